@@ -51,7 +51,7 @@ print(table.head().to_string())
 # -----------------------
 # The plan depends only on public values: shape, names and dtypes.
 
-vectorizer = DPTableVectorizer(epsilon=1.0, text=["note"], n_text_features=16)
+vectorizer = DPTableVectorizer(epsilon=1.0)
 print(vectorizer.plan_for(table).details())
 
 # %%
@@ -85,7 +85,7 @@ print(public.get_feature_names_out().tolist())
 
 train, test, y_train, y_test = train_test_split(table, leaves, random_state=0)
 model = make_private_pipeline(
-    DPTableVectorizer(text=["note"], n_text_features=16),
+    DPTableVectorizer(),
     DPAdamClassifier(classes=[False, True]),
     epsilon=2.0,
     delta=1e-6,

@@ -205,7 +205,7 @@ class PersonalEstimator(KeepsUsers):
     def _ids_of_fit(self, users):
         """Return the ids given beside rows, or those of the rows of the pipeline."""
         at_hand = self._users_at_hand()
-        return users if at_hand is None or users is not None else at_hand.ids()
+        return users if at_hand is None or users is not None else at_hand.ids
 
     def _warn_of_one_user(self, table) -> None:
         if table.ids is not None or not self._is_private():

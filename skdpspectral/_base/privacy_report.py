@@ -169,7 +169,6 @@ _INSTEAD = {
     "MaxAbsScaler": "DPStandardScaler(with_mean=False)",
     **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), _PUBLIC),
     "TargetEncoder": _TABLE,
-    "HashingVectorizer": "DPTableVectorizer(text=...)",
     "SimpleImputer": f'{_TABLE} or DPStandardScaler(missing="mean")',
     "KNNImputer": "DPTableVectorizer(add_indicator=True)",
     "MissingIndicator": "DPTableVectorizer(add_indicator=True)",

@@ -10,52 +10,33 @@ worker was lost returns the same sum, and each part counts once.
 from __future__ import annotations
 
 import copy
-import sys
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from operator import getitem
 from typing import Any
 
 import numpy as np
-from sklearn.utils import murmurhash3_32
 
-from .._linalg.walks import Kernel, add_sums, quietly, scrambled_keys, sum_blocks
-from .columns import as_array, column_at
-from .files import NO_COMPLEX, NO_DATES, MappedRows, SlicedRows, check_real, common_type
-from .ids import check_one_kind, codes_and_rows, id_array, joined_ids, kinds_of
+from .._linalg.walks import Kernel, add_sums, quietly, sum_blocks
+from .columns import as_array, column_at, is_on_cluster
+from .files import SlicedRows, common_type, map_table
 from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
 
 # Sums that one task adds up.
 _TOGETHER = 8
 
-# Groups of users, at most: every part of a table is divided into so many pieces.
-_MOST_GROUPS = 64
-
 
 # -- tasks -----------------------------------------------------------------------------
 
 
-def task(function: Callable, *, public: bool = False, **named: Any) -> Callable:
-    """Return a function that makes tasks of a pure function.
-
-    `public` is whether its error messages contain no values, and are passed on.
-    """
+def task(function: Callable) -> Callable:
+    """Return a function that makes tasks of a pure function."""
     from dask import delayed
 
-    function = partial(function, **named) if named else function
-    return delayed(partial(_public, function) if public else function, pure=True)
-
-
-def _public(function: Callable, *arguments: Any, **named: Any) -> Any:
-    try:
-        return function(*arguments, **named)
-    except (ValueError, TypeError) as error:
-        said = str(error)
-    raise PartError(said)
+    return delayed(function, pure=True)
 
 
 class PartError(ValueError):
@@ -75,6 +56,12 @@ class Sent:
         return delayed(self, name=f"skdpspectral-{uuid.uuid4()}")
 
 
+# A warning of a worker would reveal something about values.
+@quietly
+def _applied(sent: Sent, *arguments: Any) -> Any:
+    return sent.function(*arguments)
+
+
 def run_on_cluster(run: Callable) -> Any:
     """Run tasks; an error becomes a ValueError that quotes no value."""
     try:
@@ -91,20 +78,13 @@ def run_on_cluster(run: Callable) -> Any:
     raise ValueError(said)
 
 
-def added_on_cluster(sums: list, add: Callable) -> Any:
+def _added_on_cluster(sums: list) -> Any:
     """Return the sum of the results of tasks, added in a tree, in order."""
-    together = task(add)
+    together = task(add_sums)
     while len(sums) > 1:
         starts = range(0, len(sums), _TOGETHER)
         sums = [together(sums[start : start + _TOGETHER]) for start in starts]
     return run_on_cluster(sums[0].compute)
-
-
-def kept_on_cluster(tasks: list) -> list:
-    """Return tasks whose results stay with the workers."""
-    from dask import persist
-
-    return list(run_on_cluster(lambda: persist(*tasks)))
 
 
 def _lengths(parts: list) -> list[int]:
@@ -116,47 +96,57 @@ def _lengths(parts: list) -> list[int]:
 # -- collections of dask ---------------------------------------------------------------
 
 
-def is_on_cluster(X) -> bool:
-    """Return whether X is an array, dataframe or series of dask, which is imported."""
-    frame = sys.modules.get("dask.dataframe")
-    kinds = () if frame is None else (frame.DataFrame, frame.Series)
-    return _is_array(X) or isinstance(X, kinds)
-
-
-def _is_array(X) -> bool:
-    array = sys.modules.get("dask.array")
-    return array is not None and isinstance(X, array.Array)
-
-
-def brought_here(X):
-    """Return a dask collection as a table or column in memory; others unchanged."""
-    return run_on_cluster(X.compute) if is_on_cluster(X) else X
-
-
-def column_parts(column, name: str) -> Iterator[np.ndarray]:
-    """Read the parts of a column of dask, one after another."""
+def check_column(column, n_rows: int, name: str) -> None:
+    """Refuse a dask collection that is not one column of as many rows as X."""
     if column.ndim != 1:
         raise ValueError(f"{name} must be one column, got {column.ndim} dimensions")
-    for part in np.ravel(column.to_delayed()):
-        yield run_on_cluster(task(as_array, public=True, name=name)(part).compute)
-
-
-def refuse_on_cluster(X, estimator: str, name: str = "X") -> None:
-    """Refuse dask collections, for an estimator whose rows must be in memory."""
-    if is_on_cluster(X):
-        raise TypeError(
-            f"{estimator} does not take dask collections as {name}: pass "
-            f"{name}.compute()"
-        )
+    known = hasattr(column, "chunks")
+    if sum(column.chunks[0] if known else _lengths(column.to_delayed())) != n_rows:
+        raise ValueError(f"X and {name} have inconsistent numbers of samples")
 
 
 def cluster_table(X) -> ClusterTable | None:
     """Return a dask array or dataframe as a table of parts; None for other types."""
-    if _is_array(X):
-        return _table_of_array(X)
-    if is_on_cluster(X) and X.ndim == 2:
-        return _table_of_frame(X)
-    return None
+    if not is_on_cluster(X):
+        return None
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got X of {X.ndim} dimensions instead")
+    return _table_of_frame(X) if hasattr(X, "columns") else _table_of_array(X)
+
+
+def _table_of_array(X) -> ClusterTable:
+    if any(np.isnan(size) for size in X.shape):
+        raise ValueError(
+            "X.shape must be two integers that are known in advance: call "
+            "X.compute_chunk_sizes() first"
+        )
+    common_type([X.dtype])
+    if not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
+        raise ValueError(
+            f"X is a dask array of {type(X._meta).__name__}: its parts must be numpy "
+            "arrays; convert them with map_blocks"
+        )
+    whole = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    parts, sizes = whole.to_delayed().ravel().tolist(), list(map(int, X.chunks[0]))
+    like = np.broadcast_to(0.0, X.shape)
+    return ClusterTable(parts, sizes, [X.dtype] * X.shape[1], None, like)
+
+
+def _table_of_frame(X) -> ClusterTable:
+    names, check = list(X.columns), task(_check_names)
+    parts = [check(part, names) for part in X.to_delayed()]
+    # Asked for of the very parts: files that are read anew might be cut otherwise.
+    return ClusterTable(parts, _lengths(parts), list(X.dtypes), names, X._meta)
+
+
+def _check_names(part, names: list):
+    """Return a part; raise if its columns are in another order."""
+    if not hasattr(part, "columns") or list(part.columns) != names:
+        raise PartError(
+            "X: a part has different columns from its collection, or has them in "
+            "another order"
+        )
+    return part
 
 
 @dataclass(frozen=True)
@@ -181,109 +171,18 @@ class ClusterTable:
     def rows(self, columns: list[int] | None = None) -> ClusterRows:
         """Return some columns as numeric rows; None selects all."""
         chosen = range(len(self.dtypes)) if columns is None else columns
-        for j in chosen:
-            name = "X" if self.names is None else f"X[{self.names[j]!r}]"
-            check_real(self.dtypes[j], name)
-        dtype = common_type([self.dtypes[j] for j in chosen])
-        parts = self.apply(_numbers_of, columns, dtype)
+        names = self.names and [self.names[j] for j in chosen]
+        dtype = common_type([self.dtypes[j] for j in chosen], names)
+        read = task(_numbers_of)
+        parts = [read(part, columns, dtype) for part in self.parts]
         named = None if self.names is None else self.like
         return ClusterRows(parts, self.sizes, len(chosen), dtype, named)
 
-    def apply(self, function: Callable, *arguments: Any) -> list:
-        """Return tasks that apply a pure function to every part."""
-        apply = task(function)
-        return [apply(part, *arguments) for part in self.parts]
-
-    def column(self, place: int) -> list:
-        """Return tasks for the parts of a column, in their own type."""
-        return self.apply(_column_of, place)
-
-    def beside(self, column, name: str) -> Callable[[], list]:
-        """Return a function that reads a column given beside the table.
-
-        It returns tasks for the parts of the column, and is called after the fit is
-        charged. A column in memory is sent to the workers; the caller checks its form.
-        It must have one entry per row; rows correspond by their places.
-        """
-        wrong = ValueError(f"X and {name} have inconsistent numbers of samples")
-        if not is_on_cluster(column):
-
-            def slices() -> list:
-                values = as_array(column, name).ravel()
-                if len(values) != self.shape[0]:
-                    raise wrong
-                return self.cut(values)
-
-            return slices
-        if column.ndim != 1:
-            raise ValueError(f"{name} must be one column, got a dataframe")
-        parts = column.to_delayed()
-        sizes = list(column.chunks[0]) if _is_array(column) else _lengths(parts)
-        if sum(sizes) != self.shape[0]:
-            raise wrong
-        checked = task(as_array, public=True, name=name)
-        return lambda: self._cut_anew(list(map(checked, parts)), sizes)
-
-    def _cut_anew(self, parts: list, sizes: list[int]) -> list:
-        """Return parts of a column cut anew: dask joins small files, for a column."""
-        from dask import array
-
-        if sizes == self.sizes:
-            return parts
-        pairs = zip(parts, sizes, strict=True)
-        whole = [array.from_delayed(part, (size,), float) for part, size in pairs]
-        cut = array.concatenate(whole).rechunk((tuple(self.sizes),))
-        return cut.to_delayed().tolist()
-
-    def cut(self, values: np.ndarray) -> list:
-        """Return tasks for the parts of an array that is sent to the cluster."""
-        from dask import delayed
-
-        pieces = np.split(values, np.cumsum(self.sizes)[:-1])
-        return [delayed(piece, traverse=False) for piece in pieces]
-
-
-def _table_of_array(X) -> ClusterTable:
-    if X.ndim != 2:
-        raise ValueError(f"Expected 2D array, got X of {X.ndim} dimensions instead")
-    if any(np.isnan(size) for size in X.shape):
-        raise ValueError(
-            "X.shape must be two integers that are known in advance: call "
-            "X.compute_chunk_sizes() first"
-        )
-    check_real(X.dtype)
-    if not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
-        raise ValueError(
-            f"X is a dask array of {type(X._meta).__name__}: its parts must be numpy "
-            "arrays; convert them with map_blocks"
-        )
-    whole = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
-    parts, sizes = whole.to_delayed().ravel().tolist(), list(map(int, X.chunks[0]))
-    like = np.broadcast_to(0.0, X.shape)
-    return ClusterTable(parts, sizes, [X.dtype] * X.shape[1], None, like)
-
-
-def _table_of_frame(X) -> ClusterTable:
-    if not len(X.columns):
-        raise ValueError(
-            "Found array with 0 feature(s) (shape=(n_samples, 0)) while a minimum of "
-            "1 is required for X."
-        )
-    names = list(X.columns)
-    check = task(_check_names, public=True, names=names)
-    parts = list(map(check, X.to_delayed()))
-    # Asked for of the very parts: files that are read anew might be cut otherwise.
-    return ClusterTable(parts, _lengths(parts), list(X.dtypes), names, X._meta)
-
-
-def _check_names(part, names: list):
-    """Return a part; raise if its columns are in another order."""
-    if not hasattr(part, "columns") or list(part.columns) != names:
-        raise ValueError(
-            "X: a part has different columns from its collection, or has them in "
-            "another order"
-        )
-    return part
+    def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
+        """Yield some columns, a part of the rows at a time."""
+        read = task(_columns_of)
+        for part in self.parts:
+            yield run_on_cluster(read(part, places).compute)
 
 
 def _numbers_of(part, columns, dtype) -> np.ndarray:
@@ -294,18 +193,16 @@ def _numbers_of(part, columns, dtype) -> np.ndarray:
     # The part's own type counts, whatever the collection declares.
     kinds = {getattr(dtype, "kind", "O") for dtype in part.dtypes}
     if kinds & set("mMc"):
-        raise PartError(NO_DATES if kinds & set("mM") else NO_COMPLEX)
-    own = np.float64 if "O" in kinds else common_type(list(part.dtypes))
+        raise PartError("X must contain real numbers, not dates or durations")
+    own = np.dtype(np.float64) if "O" in kinds else common_type(part.dtypes)
     if own != dtype or part.isna().to_numpy().any():
         # As of a missing whole number: found with others that are not finite.
         return part.to_numpy(np.float64, na_value=np.nan)
     return part.to_numpy(dtype)
 
 
-def _column_of(part, place: int) -> np.ndarray:
-    if isinstance(part, np.ndarray):
-        return part[:, place]
-    return as_array(column_at(part, place))
+def _columns_of(part, places: list[int]) -> list[np.ndarray]:
+    return [as_array(column_at(part, place)) for place in places]
 
 
 # -- rows ------------------------------------------------------------------------------
@@ -326,15 +223,13 @@ class ClusterRows(SlicedRows):
         dtype: Any = np.float64,
         named: Any = None,
     ) -> None:
-        super().__init__(None, (sum(sizes), n_features), np.dtype(dtype))
-        self.parts = parts
+        super().__init__(None, (sum(sizes), n_features), dtype, named)
         # Of parts without rows nothing is asked.
         self._parts = [p for p, size in zip(parts, sizes, strict=True) if size]
         self._sizes = [size for size in sizes if size]
         self._ends = list(accumulate(self._sizes))
         self._row_map: Callable | None = None
         self._samples: dict[tuple[PairOrder, int], list] = {}
-        self.named = self if named is None else named
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Read a slice of rows into this process, for a transform."""
@@ -345,16 +240,12 @@ class ClusterRows(SlicedRows):
 
     def at(self, places: np.ndarray) -> np.ndarray:
         """Read the rows at some places, which every part takes from its own."""
-        order, take, width = np.argsort(places), task(_taken), self.shape[1]
-        ends = np.searchsorted(places[order], self._ends)
-        pieces: list = []
-        first = 0
-        for part, size, stop, last in zip(
-            self._parts, self._sizes, self._ends, ends, strict=True
-        ):
-            own = places[order[first:last]] - (stop - size)
-            pieces.append(take(part, size, width, own))
-            first = last
+        order, take = np.argsort(places), task(_some)
+        ends = np.searchsorted(places[order], [0, *self._ends])
+        pieces = []
+        for k, (part, size) in enumerate(zip(self._parts, self._sizes, strict=True)):
+            own = places[order[ends[k] : ends[k + 1]]] - (self._ends[k] - size)
+            pieces.append(take(part, (size, self.shape[1]), own))
         found = run_on_cluster(task(_joined)(pieces).compute)
         out = np.empty_like(found)
         out[order] = found
@@ -366,6 +257,14 @@ class ClusterRows(SlicedRows):
         other._row_map = row_map if first is None else partial(_then, first, row_map)
         return other
 
+    def cut(self, values: np.ndarray) -> ClusterRows:
+        """Return other columns of the same rows, which are sent to the cluster."""
+        from dask import delayed
+
+        pieces = np.split(values, self._ends[:-1])
+        parts = [delayed(piece, traverse=False) for piece in pieces]
+        return ClusterRows(parts, self._sizes, values.shape[1])
+
     def beside(self, others: list[ClusterRows]) -> ClusterRows:
         """Return the rows of this table and others, side by side."""
         tables, join = [self, *others], task(_parts_beside)
@@ -376,18 +275,20 @@ class ClusterRows(SlicedRows):
 
     def reduce(self, walk: Any, kernel: Kernel) -> Any:
         """Return the result of a kernel on all blocks of a walk."""
-        job = _Job(walk, kernel, self._row_map, self.shape[1]).task()
+        apply = task(_applied)
         if isinstance(walk, (PairWalk, PoolWalk)):
+            job = Sent(partial(_sums_of_pool, walk, kernel, self._row_map)).task()
             pools = self._pools(walk.order, walk.n_pools)
-            sums = [task(_sums_of_pool)(job, pool) for pool in pools]
-        else:
-            summed = task(_sums_of_part)
-            parts = zip(self._parts, self._sizes, strict=True)
-            sums = [summed(job, part, size) for part, size in parts]
-        return added_on_cluster(sums, add_sums)
+            return _added_on_cluster([apply(job, pool) for pool in pools])
+        width = self.shape[1]
+        job = Sent(partial(_sums_of_part, walk, kernel, self._row_map, width)).task()
+        parts = zip(self._parts, self._sizes, strict=True)
+        return _added_on_cluster([apply(job, part, size) for part, size in parts])
 
     def _pools(self, order: PairOrder, n_pools: int | None) -> list:
         """Return tasks that gather the rows of the first pools on workers."""
+        from dask import persist
+
         key, gather = (order, n_pools), task(_joined)
         if n_pools is not None and key in self._samples:
             return self._samples[key]
@@ -396,64 +297,42 @@ class ClusterRows(SlicedRows):
             for reads in order.reads_of_pools(n_pools)
         ]
         if n_pools is not None:  # of a sample, which is requested several times
-            pools = self._samples[key] = kept_on_cluster(pools)
+            pools = list(run_on_cluster(lambda: persist(*pools)))
+            self._samples[key] = pools
         return pools
 
     def _cuts(self, rows: slice) -> list:
         """Return tasks for the pieces of parts that contain some rows."""
-        cut, pieces, start = task(_cut), [], rows.start
+        take, pieces, start = task(_some), [], rows.start
         while start < rows.stop:
-            part = bisect_right(self._ends, start)
-            stop, size = min(rows.stop, self._ends[part]), self._sizes[part]
-            first = self._ends[part] - size
-            span = start - first, stop - first
-            pieces.append(cut(self._parts[part], size, self.shape[1], *span))
+            k = bisect_right(self._ends, start)
+            stop, first = min(rows.stop, self._ends[k]), self._ends[k] - self._sizes[k]
+            own = slice(start - first, stop - first)
+            pieces.append(take(self._parts[k], (self._sizes[k], self.shape[1]), own))
             start = stop
         return pieces
 
 
-class _Job(Sent):
-    """The kernel of a walk that is sent to the workers."""
-
-    def __init__(self, walk, kernel: Kernel, row_map, n_features: int) -> None:
-        super().__init__(kernel)
-        self.walk, self.row_map, self.n_features = walk, row_map, n_features
-
-
-# A warning of a worker would reveal something about values.
-@quietly
-def _sums_of_part(job: _Job, part, n_rows: int):
-    rows: Any = _checked(part, n_rows, job.n_features)
-    rows = rows if job.row_map is None else MappedRows(rows, job.row_map)
-    return sum_blocks(job.function, job.walk.blocks(rows))
-
-
-@quietly
-def _sums_of_pool(job: _Job, pool):
-    rows = pool if job.row_map is None else job.row_map(pool)
-    blocks = job.walk.blocks_of_a_pool(rows, scrambled(len(pool)))
-    return sum_blocks(job.function, blocks)
-
-
-def _checked(part, n_rows: int, n_features: int) -> SlicedRows:
-    """Return a part as a table whose slices are checked when they are read."""
+def _sums_of_part(walk, kernel: Kernel, row_map, n_features: int, part, n_rows: int):
     shape = (n_rows, n_features)
     if getattr(part, "shape", None) != shape:
         raise PartError(
             "X: a part has a different shape from the one that its collection states; "
             "call X.compute_chunk_sizes() first"
         )
-    return SlicedRows(part, shape, np.dtype(np.float64))
+    rows = SlicedRows(part, shape)  # whose slices are checked when they are read
+    rows = rows if row_map is None else map_table(rows, row_map)
+    return sum_blocks(kernel, walk.blocks(rows))
 
 
-def _cut(part, n_rows: int, n_features: int, start: int, stop: int) -> np.ndarray:
-    # A copy: the part itself need not be kept.
-    return np.array(_checked(part, n_rows, n_features)[start:stop], np.float64)
+def _sums_of_pool(walk, kernel: Kernel, row_map, pool):
+    rows = pool if row_map is None else row_map(pool)
+    return sum_blocks(kernel, walk.blocks_of_a_pool(rows, scrambled(len(pool))))
 
 
-def _taken(part, n_rows: int, n_features: int, places: np.ndarray) -> np.ndarray:
-    # A column has one dimension. All rows were checked before.
-    return np.asarray(part, np.float64).reshape(n_rows, n_features)[places]
+def _some(part, shape: tuple, rows) -> np.ndarray:
+    # A copy: the part itself need not be kept. A column has one dimension.
+    return np.asarray(part).reshape(shape)[rows].astype(np.float64)
 
 
 def _then(first: Callable, second: Callable, block):
@@ -466,132 +345,3 @@ def _parts_beside(parts: tuple) -> np.ndarray:
 
 def _joined(pieces: list) -> np.ndarray:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-
-# -- users -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ClusterUserTable:
-    """Rows of features on a cluster; ``ids()`` has tasks for the ids of each part."""
-
-    rows: ClusterRows
-    ids: Callable[[], list] | None
-
-    def by_user(self, targets: list, make: Callable, name: str) -> ClusterUsers:
-        """Return groups of users with their rows and targets."""
-        return ClusterUsers([self.ids(), self.rows.parts, targets], make, name)
-
-
-class ClusterUsers:
-    """Groups of users on a cluster, each with all rows of its users.
-
-    Workers keep the groups for several rounds; rows of a user are in the order of the
-    table. `columns` has tasks for the parts of ids, and of further columns. Kernels
-    receive ``make(ids, *columns)`` of a group, which must be pure, public and
-    picklable, and None for no user. `names` are those of the leading id columns, each
-    of which must be of one kind.
-    """
-
-    def __init__(self, columns: list, make: Callable, *names: str) -> None:
-        n_groups = min(len(columns[0]), _MOST_GROUPS)
-        divide = task(_divided_by_user, public=True, n_groups=n_groups, names=names)
-        agree, take = task(_agreeing_kinds, public=True), task(getitem)
-        gather, made = task(_gathered, public=True), Sent(make).task()
-        divided = [divide(part) for part in zip(*columns, strict=True)]
-        # No group is made before the kinds of all parts are known to agree.
-        agreed = agree([take(pieces, n_groups) for pieces in divided], names)
-        self._groups = kept_on_cluster(
-            [
-                gather(made, [take(pieces, group) for pieces in divided], agreed)
-                for group in range(n_groups)
-            ]
-        )
-
-    @property
-    def n_users(self) -> int:
-        """Number of users, which is counted on the cluster."""
-        return int(self._total(_count_users) or 0)
-
-    def map(self, function: Callable, n_jobs: int | None = None) -> Iterator:
-        """Yield the sum of a picklable function over all blocks of users."""
-        return self._sum("map", function)
-
-    def sums(self, function: Callable, n_jobs: int | None = None) -> Iterator:
-        """Yield the sum of a picklable ``function(block, rows)`` over all blocks."""
-        return self._sum("sums", function)
-
-    def _sum(self, method: str, function: Callable) -> Iterator:
-        walk = partial(_sum_of_blocks, method)
-        total = self._total(partial(walk, function))
-        return iter(() if total is None else (total,))
-
-    def _total(self, kernel: Callable) -> Any:
-        """Return the sum of a kernel over all groups with users: exact in any order."""
-        sent, apply = Sent(kernel).task(), task(_applied)
-        sums = [apply(sent, group) for group in self._groups]
-        return added_on_cluster(sums, _add_some)
-
-
-def _count_users(rows) -> np.ndarray:
-    return np.array(rows.n_users)
-
-
-def _sum_of_blocks(method: str, function: Callable, rows):
-    total = None
-    # Blocks are kept by the copy alone: a task may be run again.
-    for found in getattr(copy.copy(rows), method)(function):
-        total = found if total is None else total + found
-    return total
-
-
-def _divided_by_user(columns, n_groups: int, names: tuple[str, ...]) -> list:
-    """Divide rows among groups of users by a hash of the user's id.
-
-    The last entry has the kinds of the ids in each id column.
-    """
-    named, others = zip(columns, names, strict=False), columns[len(names) :]
-    ids = [id_array(column, name) for column, name in named]
-    if any(len(column) != len(ids[0]) for column in (*ids, *others)):
-        raise ValueError(
-            f"X, {names[0]} and y must have the same number of rows in each part"
-        )
-    group = _hashes(ids[0]) % np.uint64(n_groups)
-    order = np.argsort(group, kind="stable")
-    ends = np.cumsum(np.bincount(group.astype(np.intp), minlength=n_groups))[:-1]
-    pieces = [np.split(column[order], ends) for column in (*ids, *others)]
-    return [*zip(*pieces, strict=True), list(map(kinds_of, ids))]
-
-
-def _agreeing_kinds(parts: list, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse id columns of several kinds; return the names of the others."""
-    for name, *kinds in zip(names, *parts, strict=True):
-        check_one_kind(set().union(*kinds), name)
-    return names
-
-
-def _hashes(ids: np.ndarray) -> np.ndarray:
-    """Return hashes of ids that are the same in every process."""
-    if ids.dtype != object:
-        return scrambled_keys(ids.view(np.uint64))
-    codes, first = codes_and_rows(ids)
-    texts = (key.encode("utf-8", "surrogatepass") for key in ids[first].tolist())
-    found = [murmurhash3_32(text, positive=True) for text in texts]
-    return np.array(found, dtype=np.uint64)[codes]
-
-
-def _gathered(make: Sent, pieces: list, names: tuple[str, ...]):
-    columns = list(zip(*pieces, strict=True))
-    ids = [joined_ids(found, name) for found, name in zip(columns, names, strict=False)]
-    return make.function(*ids, *map(np.concatenate, columns[len(names) :]))
-
-
-@quietly
-def _applied(kernel: Sent, group):
-    return None if group is None else kernel.function(group)
-
-
-def _add_some(parts: list):
-    """Add up sums, some of which are None for groups without users."""
-    some = [part for part in parts if part is not None]
-    return add_sums(some) if some else None

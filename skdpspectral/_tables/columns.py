@@ -7,9 +7,8 @@ libraries of frames where a value is missing. Here each entry keeps its type.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections import Counter
+import sys
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
@@ -32,7 +31,7 @@ def column_names(X):
 
 def dtypes_of(X) -> list:
     """Return the dtypes of the columns, or of the whole table; empty for lists."""
-    if sparse.issparse(X):
+    if isinstance(X, np.ndarray) or sparse.issparse(X):
         return [X.dtype]
     if type(X).__module__ == "pyarrow.lib":  # tables and columns, and no files
         return list(X.schema.types) if hasattr(X, "schema") else [X.type]
@@ -42,21 +41,44 @@ def dtypes_of(X) -> list:
     return list(dtypes) if hasattr(dtypes, "__iter__") else [dtypes]
 
 
-_DATES = re.compile("datetime|timedelta|date|duration|time")
+# Kinds of dtypes. A day is a date without a time; objects may be anything.
+NUMBER, COMPLEX, DURATION, DATE, DAY = "number", "complex", "duration", "date", "day"
+TIME, TEXT, BYTES, OBJECTS, NEVER = "time", "text", "bytes", "objects", "never"
+_KINDS_OF_NUMPY = {
+    **dict.fromkeys("biuf", NUMBER),
+    **dict.fromkeys("SUT", TEXT),
+    **{"c": COMPLEX, "m": DURATION, "M": DATE, "O": OBJECTS, "V": NEVER},
+}
 
-# Types of text of pandas, polars and pyarrow, but for those that declare categories.
-_TEXT = re.compile(
-    r"((large_|fixed_size_)?(string|utf8|str|binary)(_view)?|categorical)\b|"
-    r"dictionary<values=(large_)?(string|utf8)"
+# Beginnings of other dtypes in lower case: of pandas, polars and pyarrow. Those of
+# lists, structs and intervals contain no number.
+_KINDS = (
+    (re.compile(r"(sparse\[)?(u?int\d|float|double|half|bool|decimal)"), NUMBER),
+    (re.compile("timedelta|duration"), DURATION),
+    (re.compile("datetime|timestamp"), DATE),
+    (re.compile("date"), DAY),
+    (re.compile("time"), TIME),
+    (re.compile(r"((large_)?string|utf8|str|categorical)(_view)?\b"), TEXT),
+    (re.compile(r"(large_|fixed_size_)?binary(_view)?\b"), BYTES),
+    (
+        re.compile(
+            "interval|period|(large_|fixed_size_)?list|array|struct|map|null|object"
+        ),
+        NEVER,
+    ),
 )
 
-_NUMBERS = re.compile(
-    r"(dictionary<values=|sparse\[)?(u?int\d|float|double|half|bool|decimal)"
-)
 
-_NEVER_NUMBERS = re.compile(
-    "interval|period|(large_|fixed_size_)?list|array|struct|map|null|object"
-)
+def kind_of(dtype) -> str | None:
+    """Return the kind of the values of a dtype, or of its categories; else None."""
+    own = own_type(dtype)
+    if isinstance(own, np.dtype):
+        kind = _KINDS_OF_NUMPY[own.kind]
+        if kind == OBJECTS and own is not dtype:  # categories, which a type declares
+            return TEXT if all(isinstance(c, str) for c in dtype.categories) else kind
+        return kind
+    name = str(own).lower().removeprefix("dictionary<values=")
+    return next((kind for start, kind in _KINDS if start.match(name)), None)
 
 
 def own_type(dtype):
@@ -67,52 +89,75 @@ def own_type(dtype):
 
 def is_date(dtype) -> bool:
     """Return whether a dtype is of dates, times or durations."""
-    return bool(_DATES.match(str(own_type(dtype)).lower()))
+    return kind_of(dtype) in (DURATION, DATE, DAY, TIME)
 
 
 def is_number(dtype) -> bool:
     """Return whether all values of a dtype are numbers or booleans."""
-    return bool(_NUMBERS.match(str(own_type(dtype)).lower()))
+    return kind_of(dtype) == NUMBER
 
 
-_INTEGERS = re.compile(r"(dictionary<values=)?(u?int\d|bool)")
+def is_never_number(dtype) -> bool:
+    """Return whether no value of a dtype is a number, as for lists and intervals."""
+    return kind_of(dtype) == NEVER
+
+
+def is_text(dtype) -> bool:
+    """Return whether all values of a dtype are text; objects may be anything."""
+    return kind_of(dtype) in (TEXT, BYTES)
+
+
+# What to do about columns of text.
+CONVERT_TEXT = "convert text to numbers first, for example with DPTableVectorizer"
+_REFUSED = {
+    **dict.fromkeys(
+        (DURATION, DATE, DAY, TIME),
+        "must contain numbers, not dates or durations: turn them into numbers of a "
+        "unit that you choose",
+    ),
+    **dict.fromkeys((TEXT, BYTES), f"has dtype {{}}; {CONVERT_TEXT}"),
+    COMPLEX: "must contain real numbers: Complex data not supported",
+    NEVER: "must contain numbers: columns of lists, structs, intervals, periods or of "
+    "the types null and Object cannot be converted to numbers",
+}
+
+
+def refusal_of(dtype, name=None) -> str | None:
+    """Return why a column of X is not converted to numbers; None if it may be."""
+    column = "" if name is None else f" in column {name!r}"
+    said = _REFUSED.get(kind_of(dtype))
+    return said and "X " + said.format(f"{dtype}{column}")
+
+
+def refuse_kinds(dtypes: list, labels: list | None, skip: int | None = None) -> None:
+    """Refuse dtypes that are not converted to numbers; a frame's column may be left."""
+    for place, dtype in enumerate(dtypes):
+        if place != skip or labels is None:
+            said = refusal_of(dtype, labels and labels[place])
+            if said is not None:
+                raise ValueError(said)
 
 
 def refuse_nullable_integers(X) -> None:
     """Refuse integers that become floats of some precision if any is missing."""
     for dtype in dtypes_of(X):
-        name = str(own_type(dtype)).lower()
-        if not isinstance(dtype, np.dtype) and _INTEGERS.match(name):
+        name = str(own_type(dtype)).lower().removeprefix("dictionary<values=")
+        if not isinstance(dtype, np.dtype) and re.match(r"u?int\d|bool", name):
             raise ValueError(
                 f"X has columns of dtype {dtype}, which become floats of another "
                 "precision if any value is missing; convert them to float64 first"
             )
 
 
-def is_never_number(dtype) -> bool:
-    """Return whether no value of a dtype is a number, as for lists and intervals."""
-    dtype = own_type(dtype)
-    if isinstance(dtype, np.dtype):  # objects of numpy may be numbers
-        return dtype.kind == "V"
-    return bool(_NEVER_NUMBERS.match(str(dtype).lower()))
-
-
-def is_text(dtype) -> bool:
-    """Return whether all values of a dtype are text; objects may be anything."""
-    own = own_type(dtype)
-    if isinstance(own, np.dtype):
-        if own.kind == "O" and own is not dtype:  # categories, which a type declares
-            return all(isinstance(value, str) for value in dtype.categories)
-        return own.kind in "SUT"
-    return bool(_TEXT.match(str(own).lower()))
-
-
 def is_sparse(X) -> bool:
     """Return whether a table is a sparse matrix, or a frame of sparse columns."""
+    if sparse.issparse(X):
+        return True
+    if not hasattr(X, "iloc"):
+        return False
     # scikit-learn makes a matrix of such a frame of pandas.
     dtypes = dtypes_of(X)
-    columns = all(str(dtype).startswith("Sparse[") for dtype in dtypes)
-    return sparse.issparse(X) or (columns and len(dtypes) > 0)
+    return bool(dtypes) and all(str(dtype).startswith("Sparse[") for dtype in dtypes)
 
 
 def is_arrow(X) -> bool:
@@ -130,6 +175,23 @@ def frame_of_arrow(X):
 def is_polars(X) -> bool:
     """Return whether X is a frame or a column of polars."""
     return type(X).__module__.startswith("polars")
+
+
+def is_on_cluster(X) -> bool:
+    """Return whether X is an array, dataframe or series of dask, which is imported."""
+    array, frame = map(sys.modules.get, ("dask.array", "dask.dataframe"))
+    return (array is not None and isinstance(X, array.Array)) or (
+        frame is not None and isinstance(X, (frame.DataFrame, frame.Series))
+    )
+
+
+def refuse_on_cluster(X, estimator: str, name: str = "X") -> None:
+    """Refuse dask collections, for an estimator whose rows must be in memory."""
+    if is_on_cluster(X):
+        raise TypeError(
+            f"{estimator} does not take dask collections as {name}: pass "
+            f"{name}.compute()"
+        )
 
 
 def refuse_same_names(names, where: str) -> None:
@@ -177,7 +239,7 @@ def place_of(X, feature, name: str) -> int:
             'pass a dataframe (in a pipeline, use set_output(transform="pandas"))'
         )
     if names is None:
-        shape = shape_of_lists(X) if isinstance(X, _LISTS) else np.shape(X)
+        shape = objects_of_lists(X).shape if isinstance(X, _LISTS) else np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X must have rows and columns, got an array of {shape}")
         names = range(shape[1])
@@ -212,8 +274,12 @@ def select_columns(X, labels: list, positions: list[int]):
 
 def column_apart(X, feature, name: str) -> tuple[Any, Any]:
     """Return a table without the column that a parameter names, and that column."""
-    lists, place = isinstance(X, _LISTS), place_of(X, feature, name)
-    if lists:
+    return apart_at(X, place_of(X, feature, name))
+
+
+def apart_at(X, place: int) -> tuple[Any, Any]:
+    """Return a table without the column at a place, and that column."""
+    if isinstance(X, _LISTS):
         return [[*row[:place], *row[place + 1 :]] for row in X], column_at(X, place)
     names, n_columns = column_names(X), np.shape(X)[1]
     kept = [j for j in range(n_columns) if j != place]
@@ -254,16 +320,6 @@ def _hides(part) -> bool:
     return isinstance(part, np.ma.MaskedArray) and bool(
         np.any(np.ma.getmaskarray(part))
     )
-
-
-def refuse_masked_form(values, name: str) -> None:
-    """Refuse masked arrays by their type, and lists of them as rows."""
-    rows = values if isinstance(values, _LISTS) else (values,)
-    if any(isinstance(row, np.ma.MaskedArray) and row.ndim for row in rows):
-        raise ValueError(
-            f"{name} is a masked array: pass an array without a mask, for example "
-            f"{name}.filled(value) with a public value"
-        )
 
 
 def as_numbers(values, kinds: str = "iufO") -> np.ndarray | None:
@@ -317,59 +373,22 @@ def _entries(values) -> np.ndarray:
 
 
 def objects_of_lists(X) -> np.ndarray:
-    """Return a list of entries, or of rows, as an object array."""
-    shape = shape_of_lists(X)
-    if len(shape) == 1:
-        return objects(X)
-    if len(shape) == 2:
-        return objects(list(itertools.chain.from_iterable(map(_own, X)))).reshape(shape)
-    return np.stack([objects_of_lists(row) for row in X])
+    """Return a list of entries, or of rows, as an object array; none is converted."""
+    rows = list(map(_listed, X))
+    found = np.array(rows, dtype=object)
+    if found.ndim == 1 and rows and all(isinstance(row, _LISTS) for row in rows):
+        raise ValueError("ragged")
+    return found
+
+
+def _listed(row):
+    # Of times in an array numpy would make integers.
+    return list(row) if isinstance(row, np.ndarray) and row.ndim else row
 
 
 def objects(entries) -> np.ndarray:
     """Return entries as an object array; none is unpacked or converted."""
-    entries = _own(entries)
-    if any(issubclass(kind, np.ndarray) for kind in set(map(type, entries))):
-        entries = [e[()] if isinstance(e, np.ndarray) else e for e in entries]
     return np.fromiter(entries, dtype=object, count=len(entries))
-
-
-def _own(entries):
-    """Return the entries of an array as Python objects; lists unchanged."""
-    if isinstance(entries, np.ndarray) and entries.dtype.kind not in "mM":
-        return entries.tolist()  # of times it would make integers
-    return entries
-
-
-def shape_of_lists(X) -> tuple[int, ...]:
-    """Return the shape of nested lists, looking only at the types of entries."""
-    if len(X) and all(isinstance(row, np.ndarray) for row in X):
-        shapes = {row.shape for row in X}
-        if len(shapes) > 1:
-            raise ValueError("ragged")
-        return (len(X), *shapes.pop())
-    try:
-        shape = np.asarray(X, dtype=object).shape
-    except Exception:
-        # Rows of several lengths; or numpy asked an entry if it is a sequence.
-        shape = np.asarray(_without_entries(X), dtype=object).shape
-    # Of rows and other entries together each is a value, which is read later.
-    if len(shape) == 1 and len(X) and all(map(_is_row, X)):
-        raise ValueError("ragged")
-    return shape
-
-
-def _is_row(entry) -> bool:
-    return isinstance(entry, _LISTS) or (
-        isinstance(entry, np.ndarray) and entry.ndim > 0
-    )
-
-
-def _without_entries(X):
-    """Return nested lists with zeros in place of all scalars."""
-    if type(X) not in _LISTS:
-        return X if isinstance(X, np.ndarray) else 0
-    return [_without_entries(entry) for entry in X]
 
 
 # -- declared names of features --------------------------------------------------------
@@ -382,13 +401,12 @@ def check_feature_names(names, n_features: int) -> tuple[str, ...] | None:
     """Return declared feature names as strings; raise if they are invalid."""
     if names is None:
         return None
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ValueError("feature_names must be a sequence of strings, or None")
-    names = list(names)
+    strings = isinstance(names, Iterable) and not isinstance(names, str)
+    names = list(names) if strings else [None]
     if not all(isinstance(name, str) for name in names):
-        raise ValueError("feature_names must be strings")
-    names = tuple(str(name) for name in names)
-    _refuse_twice("feature_names", names)
+        raise ValueError("feature_names must be a sequence of strings, or None")
+    if len(set(names)) < len(names):
+        raise ValueError("feature_names must differ: one is given twice")
     if len(names) != n_features:
         raise ValueError(
             f"feature_names must have n_features={n_features} names, got {len(names)}"
@@ -397,7 +415,7 @@ def check_feature_names(names, n_features: int) -> tuple[str, ...] | None:
         "".join(names).encode()
     except UnicodeEncodeError:
         raise ValueError("feature_names must be valid Unicode") from None
-    return names
+    return tuple(map(str, names))
 
 
 def in_declared_order(X, names: Sequence[str] | None, beside=()):
@@ -423,29 +441,21 @@ def in_declared_order(X, names: Sequence[str] | None, beside=()):
             "the task has feature_names, but X has no column names. Pass a dataframe "
             f"with these columns: {first_names(names)}."
         )
+    refuse_same_names(labels, "X")
     others = {position_of(feature, labels, name) for name, feature in beside}
     own = {label: j for j, label in enumerate(labels) if j not in others}
-    _refuse_twice("columns of X", labels)
-    declared = set(names)
-    for problem, listed in (
-        ("has no columns", [name for name in names if name not in own]),
-        ("has unexpected columns", [label for label in own if label not in declared]),
-    ):
-        if listed:
-            raise ValueError(
-                f"X {problem} {first_names(listed)}. Its columns must be the "
-                "feature_names of the task, in any order."
-            )
+    missing = [name for name in names if name not in own]
+    if missing or len(own) > len(names):
+        problem = "no columns" if missing else "unexpected columns"
+        listed = missing or [label for label in own if label not in names]
+        raise ValueError(
+            f"X has {problem} {first_names(listed)}. Its columns must be the "
+            "feature_names of the task, in any order."
+        )
     order = list(range(len(labels)))
     for place, name in zip(own.values(), names, strict=True):
         order[place] = own[name]
     return X if order == sorted(order) else select_columns(X, labels, order)
-
-
-def _refuse_twice(name: str, labels: Iterable) -> None:
-    twice = [label for label, count in Counter(labels).items() if count > 1]
-    if twice:
-        raise ValueError(f"{name} must differ, got {twice[0]!r} twice")
 
 
 def first_names(names: Sequence) -> str:

@@ -6,16 +6,16 @@ import mmap
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, repeat
 from numbers import Integral
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from .._linalg.walks import row_blocks, rows_per_block
-from .columns import as_array, read_quietly, refuse_masked
+from .columns import as_array, read_quietly, refusal_of, refuse_masked
 
 # Bytes of a sample that is kept.
 _SAMPLE_BYTES = 1 << 26
@@ -24,27 +24,16 @@ _SAMPLE_BYTES = 1 << 26
 KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
 
-NO_DATES = (
-    "X must contain numbers, not dates or durations: turn them into numbers of a unit "
-    "that you choose"
-)
-NO_COMPLEX = "Complex data not supported: X must contain real numbers"
 
-
-def check_real(dtype, of: str = "X", said: str = "X must contain real numbers") -> None:
-    """Refuse dtypes that are not of real numbers."""
-    kind = getattr(dtype, "kind", "O")
-    if kind in "mM":
-        raise ValueError(NO_DATES)
-    if kind == "c":
-        raise ValueError(NO_COMPLEX)
-    if kind not in "fiub":
-        raise ValueError(f"{of} has dtype {dtype}: {said}")
-
-
-def common_type(dtypes: list) -> np.dtype:
-    """Return the type of blocks that holds numbers of several types."""
-    found = [np.dtype(getattr(d, "numpy_dtype", d)) for d in dtypes]
+def common_type(dtypes: Iterable, names: Iterable | None = None) -> np.dtype:
+    """Return the type of blocks that holds numbers of several types; refuse others."""
+    found = []
+    for dtype, name in zip(dtypes, names or repeat(None), strict=False):
+        own = getattr(dtype, "numpy_dtype", dtype)
+        if getattr(own, "kind", "O") not in "fiub":
+            said = refusal_of(dtype, name) or f"X has type {dtype} in column {name!r}"
+            raise ValueError(f"{said}: rows in blocks must contain real numbers")
+        found.append(np.dtype(own))
     kind = np.result_type(*found) if found else np.dtype(np.float64)
     return kind if kind in KEPT_DTYPES else np.dtype(np.float64)
 
@@ -52,13 +41,15 @@ def common_type(dtypes: list) -> np.dtype:
 class SlicedRows:
     """A numeric table of which one slice of rows is in memory at a time.
 
-    Slices of `source` are converted to arrays and checked against `shape`.
+    Slices of `source` are converted to arrays and checked against `shape`. `named` is a
+    table without rows that has the feature names.
     """
 
     ndim = 2
 
-    def __init__(self, source, shape, dtype):
-        self.shape, self.dtype, self._source = shape, dtype, source
+    def __init__(self, source, shape, dtype=np.float64, named=None):
+        self.shape, self.dtype, self._source = shape, np.dtype(dtype), source
+        self.named = self if named is None else named
         self._sample: tuple = (None, [])
 
     def __len__(self) -> int:
@@ -75,14 +66,10 @@ class SlicedRows:
         start, stop, _ = rows.indices(self.shape[0])
         block, name = self._read(start, stop), f"X[{start}:{stop}]"
         wanted = (stop - start, self.shape[1])
-        if block.shape != wanted:
+        if block.shape != wanted or block.dtype.kind not in "fiub":
             raise ValueError(
-                f"{name} has shape {block.shape}, but X.shape {self.shape} implies "
-                f"{wanted}"
-            )
-        if block.dtype.kind not in "fiub":
-            raise ValueError(
-                f"{name} has dtype {block.dtype}: X must contain real numbers"
+                f"{name} has shape {block.shape} and dtype {block.dtype}: X.shape "
+                f"{self.shape} implies {wanted}, and X must contain real numbers"
             )
         if block.dtype in KEPT_DTYPES:
             return block
@@ -92,10 +79,8 @@ class SlicedRows:
     def at(self, places: np.ndarray) -> np.ndarray:
         """Return the rows at some places, all of which are passed in order."""
         order = np.argsort(places)
-        sorted_, out = (
-            places[order],
-            np.empty((len(places), self.shape[1]), self.common_dtype),
-        )
+        sorted_ = places[order]
+        out = np.empty((len(places), self.shape[1]), self.common_dtype)
         for rows in row_blocks(self.shape[0], rows_per_block(self.shape[1])):
             block = self[rows]
             first, last = np.searchsorted(sorted_, [rows.start, rows.stop])
@@ -119,42 +104,37 @@ class SlicedRows:
         return read_quietly(lambda: np.asarray(block), said)
 
 
-class MappedRows(SlicedRows):
-    """Another table's rows under a map, with one slice in memory at a time."""
+class MadeRows(SlicedRows):
+    """Rows that are made of other rows, with one slice in memory at a time."""
 
-    def __init__(self, source, row_map: Callable) -> None:
-        super().__init__(source, source.shape, np.dtype(np.float64))
-        self._row_map = row_map
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        """Read a slice of rows, and map it."""
-        return self._row_map(self._source[rows])
-
-
-class Beside(SlicedRows):
-    """The rows of several tables, side by side."""
-
-    def __init__(self, tables: list) -> None:
-        shape = tables[0].shape[0], sum(table.shape[1] for table in tables)
-        super().__init__(None, shape, np.dtype(np.float64))
-        self._tables = tables
+    def __init__(self, shape: tuple[int, int], make: Callable) -> None:
+        super().__init__(None, shape)
+        self._make = make
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Read a slice of rows, of each table in turn."""
-        blocks = [table[rows] for table in self._tables]
-        return np.column_stack(blocks).astype(np.float64, copy=False)
+        """Make a slice of rows."""
+        return self._make(rows)
+
+
+def map_table(source, row_map: Callable) -> SlicedRows:
+    """Return a table's rows under a map; rows on a cluster are mapped there."""
+    if hasattr(source, "mapped"):
+        return source.mapped(row_map)
+    return MadeRows(source.shape, lambda rows: row_map(source[rows]))
 
 
 def rows_beside(tables: list) -> SlicedRows:
     """Return the rows of tables side by side, all or none on a cluster."""
     first, *others = tables
-    return first.beside(others) if hasattr(first, "beside") else Beside(tables)
+    if hasattr(first, "beside"):
+        return first.beside(others)
 
+    def make(rows: slice) -> np.ndarray:
+        blocks = [table[rows] for table in tables]
+        return np.column_stack(blocks).astype(np.float64, copy=False)
 
-def map_table(source, row_map: Callable) -> SlicedRows:
-    """Return a table's rows under a map; rows on a cluster are mapped there."""
-    is_distant = hasattr(source, "mapped")
-    return source.mapped(row_map) if is_distant else MappedRows(source, row_map)
+    width = sum(table.shape[1] for table in tables)
+    return MadeRows((first.shape[0], width), make)
 
 
 # -- memory maps and foreign arrays ----------------------------------------------------
@@ -166,8 +146,27 @@ def sliced_rows(X) -> SlicedRows | None:
         return _mapped_rows(X)
     if isinstance(X, (np.generic, list, tuple)) or sparse.issparse(X):
         return None
-    described = _description(X)
-    return None if described is None else SlicedRows(X, *described)
+    # Files that were closed raise errors of their own.
+    said = "X.shape or X.dtype could not be read"
+    shape, dtype = read_quietly(lambda: _shape_and_dtype(X), said)
+    if shape is None or dtype is None or not hasattr(X, "__getitem__"):
+        return None
+    try:
+        dtype = np.dtype(dtype)
+    except TypeError:
+        return None
+    if len(shape) != 2:
+        raise ValueError(f"Expected 2D array, got X of {len(shape)} dimensions instead")
+    if not all(isinstance(size, Integral) and int(size) >= 0 for size in shape):
+        raise ValueError("X.shape must be two integers that are known in advance")
+    common_type([dtype])
+    return SlicedRows(X, (int(shape[0]), int(shape[1])), dtype)
+
+
+def _shape_and_dtype(X) -> tuple:
+    if any(hasattr(X, name) for name in ("iloc", "dtypes", "__dataframe__")):
+        return None, None
+    return getattr(X, "shape", None), getattr(X, "dtype", None)
 
 
 def _mapped_rows(X: np.ndarray) -> SlicedRows | None:
@@ -181,44 +180,11 @@ def _mapped_rows(X: np.ndarray) -> SlicedRows | None:
     return SlicedRows(np.asarray(X), X.shape, X.dtype)
 
 
-def _description(X):
-    """Return shape and dtype of a foreign array; None for other types."""
-
-    def parts():
-        if any(hasattr(X, name) for name in ("iloc", "dtypes", "__dataframe__")):
-            return None
-        found = [getattr(X, name, None) for name in ("shape", "dtype", "__getitem__")]
-        return None if any(p is None for p in found) else (tuple(found[0]), found[1])
-
-    # As files do that were closed.
-    found = read_quietly(parts, "X.shape or X.dtype could not be read")
-    if found is None:
-        return None
-    shape, dtype = found
-    try:
-        dtype = np.dtype(dtype)
-    except TypeError:
-        return None
-    if len(shape) != 2:
-        raise ValueError(f"Expected 2D array, got X of {len(shape)} dimensions instead")
-    if not all(isinstance(size, Integral) and size >= 0 for size in shape):
-        raise ValueError("X.shape must be two integers that are known in advance")
-    check_real(dtype)
-    return (int(shape[0]), int(shape[1])), dtype
-
-
 # -- parquet ---------------------------------------------------------------------------
 
 # Numbers of a batch: some megabytes. Files are decoded by pages, so that groups of rows
 # may be far larger.
 _BATCH_NUMBERS = 1 << 20
-
-
-class _Group(NamedTuple):
-    """A row group of a file."""
-
-    n_rows: int
-    batches: Callable[..., Iterator]
 
 
 class Parquet:
@@ -227,65 +193,48 @@ class Parquet:
     Has the form of a table: `names`, `shape`, `dtypes` and `like`, without values.
     """
 
-    is_read = False
-
     def __init__(self, source) -> None:
         self._source, self._is_file = source, hasattr(source, "iter_batches")
-        self.schema = source.schema_arrow if self._is_file else source.schema
-        self.names = list(self.schema.names)
+        schema = source.schema_arrow if self._is_file else source.schema
         if getattr(source, "_scan_options", None):
             raise ValueError(
                 "X must be a dataset without a filter: write the selected rows to "
                 "separate files"
             )
-        metadata = getattr(source, "metadata", None) if self._is_file else None
-        n_rows = read_quietly(source.count_rows) if metadata is None else None
-        n_rows = metadata.num_rows if n_rows is None else n_rows
-        self.shape = (n_rows, len(self.names))
-        self.dtypes = list(self.schema.types)
-        self._groups: list[_Group] | None = None
-
-    @property
-    def like(self):
-        """A table with the same columns and no row."""
-        return self.schema.empty_table()
-
-    @property
-    def groups(self) -> list[_Group]:
-        """Row groups in the order of their rows."""
-        if self._groups is None:  # a cached property has a lock, which a fork may copy
-            self._groups = self._find_groups()
-        return self._groups
-
-    def _find_groups(self) -> list[_Group]:
         if self._is_file:
-            return list(map(self._group_of_file, range(self._source.num_row_groups)))
-        found: list[_Group] = []
-        for fragment in read_quietly(lambda: list(self._source.get_fragments())):
+            n_rows = source.metadata.num_rows
+        else:
+            n_rows = read_quietly(source.count_rows)
+        self.names, self.dtypes = list(schema.names), list(schema.types)
+        self.shape, self.schema = (n_rows, len(self.names)), schema
+        # A table with the same columns and no row.
+        self.like = schema.empty_table()
+
+    def groups(self) -> list[tuple[int, Callable[..., Iterator]]]:
+        """Return row groups, in order: numbers of rows, and what yields batches."""
+        source = self._source
+        found: list[tuple[int, Callable[..., Iterator]]] = []
+        if self._is_file:
+            for number in range(source.num_row_groups):
+                read = partial(source.iter_batches, row_groups=[number])
+                found.append((source.metadata.row_group(number).num_rows, read))
+            return found
+        # Batches that are read ahead would be in memory together.
+        how = {"schema": self.schema, "use_threads": False, "batch_readahead": 0}
+        for fragment in read_quietly(lambda: list(source.get_fragments())):
             if not hasattr(fragment, "row_groups"):
                 raise ValueError(
                     "X must be a dataset of parquet files: the number of rows of other "
                     "datasets is not known in advance"
                 )
-            parts = read_quietly(fragment.split_by_row_group)
-            found.extend(map(self._group_of_fragment, parts))
+            for part in read_quietly(fragment.split_by_row_group):
+                read = partial(part.to_batches, **how)
+                found.append((part.row_groups[0].num_rows, read))
         return found
 
-    def _group_of_file(self, number: int) -> _Group:
-        n_rows = self._source.metadata.row_group(number).num_rows
-        read = self._source.iter_batches
-        return _Group(n_rows, lambda **how: read(row_groups=[number], **how))
-
-    def _group_of_fragment(self, part) -> _Group:
-        # Batches that are read ahead would be in memory together.
-        how = {"schema": self.schema, "use_threads": False, "batch_readahead": 0}
-        n_rows = part.row_groups[0].num_rows
-        return _Group(n_rows, lambda **more: part.to_batches(**how, **more))
-
-    def batches(self, group: int, names: list[str] | None = None) -> Iterator:
+    def batches(self, read: Callable, names: list[str] | None = None) -> Iterator:
         """Yield batches of the rows of a group, of some columns or all."""
-        width = max(len(self.names if names is None else names), 1)
-        size, read = max(1, _BATCH_NUMBERS // width), self.groups[group].batches
+        size = max(1, _BATCH_NUMBERS // max(len(names or self.names), 1))
         batches = iter(read_quietly(lambda: read(batch_size=size, columns=names)))
         while (batch := read_quietly(lambda: next(batches, None))) is not None:
             yield batch
@@ -293,8 +242,8 @@ class Parquet:
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield some columns, a batch of rows at a time, in their order."""
         names = [self.names[place] for place in places]
-        for group in range(len(self.groups)):
-            for batch in self.batches(group, list(dict.fromkeys(names))):
+        for _, read in self.groups():
+            for batch in self.batches(read, list(dict.fromkeys(names))):
                 yield [as_array(batch.column(name)) for name in names]
 
     def rows(self) -> ParquetRows:
@@ -318,16 +267,11 @@ def opened(path):
         raise ImportError(
             "X is a path: parquet files need pyarrow: pip install pyarrow"
         ) from error
-    is_folder = Path(path).is_dir()
+    read = of_arrow.ParquetFile
+    if Path(path).is_dir():
+        read = partial(dataset.dataset, format="parquet")
     said = f"X={os.fspath(path)!r} is a path at which no parquet file could be read"
-    return read_quietly(
-        lambda: (
-            dataset.dataset(path, format="parquet")
-            if is_folder
-            else of_arrow.ParquetFile(path)
-        ),
-        said,
-    )
+    return read_quietly(lambda: read(path), said)
 
 
 class ParquetRows(SlicedRows):
@@ -338,24 +282,11 @@ class ParquetRows(SlicedRows):
     """
 
     def __init__(self, source: Parquet) -> None:
-        dtypes = []
-        for field in source.schema:
-            try:
-                dtype = np.dtype(field.type.to_pandas_dtype())
-            except (NotImplementedError, TypeError):
-                dtype = np.dtype(object)
-            if dtype.kind in "mM":
-                raise ValueError(NO_DATES)
-            if dtype.kind not in "fiub":
-                raise ValueError(
-                    f"X: column {field.name!r} has type {field.type}, but must contain "
-                    "real numbers: write files without this column"
-                )
-            dtypes.append(dtype)
-        self._ends = list(accumulate(group.n_rows for group in source.groups))
+        dtype = common_type(map(_type_of_numpy, source.dtypes), source.names)
+        self._groups = source.groups()
+        self._ends = list(accumulate(n_rows for n_rows, _ in self._groups))
         shape = (self._ends[-1] if self._ends else 0, source.shape[1])
-        super().__init__(source, shape, common_type(dtypes))
-        self.named = source.like
+        super().__init__(source, shape, dtype, source.like)
         # What is being read: a group, its batches, and where the last one begins.
         self._group: int | None = None
         self._batches: Iterator = iter(())
@@ -367,27 +298,23 @@ class ParquetRows(SlicedRows):
 
     def _read(self, start: int, stop: int) -> np.ndarray:
         """Read some rows of one group at a time."""
-        pieces = []
+        pieces = [np.empty((0, self.shape[1]), self.dtype)]
         while start < stop:
             group = bisect_right(self._ends, start)
             first = self._ends[group - 1] if group else 0
-            last = min(stop, self._ends[group])
             self._seek(group, start - first)
             here = start - first - self._start
-            piece = self._batch[here : here + last - start]
-            pieces.append(piece)
-            start += len(piece)
-        if len(pieces) == 1:
-            return pieces[0]
-        shape = (0, self.shape[1])
-        return np.concatenate(pieces) if pieces else np.empty(shape, self.dtype)
+            last = min(stop, self._ends[group])
+            pieces.append(self._batch[here : here + last - start])
+            start += len(pieces[-1])
+        return pieces[1] if len(pieces) == 2 else np.concatenate(pieces)
 
     def _seek(self, group: int, place: int) -> None:
         """Read forward, or restart, until a batch contains a row of a group."""
         if group != self._group or place < self._start:
             self._group, self._start = group, 0
             self._batch = np.empty((0, self.shape[1]))
-            self._batches = self._source.batches(group)
+            self._batches = self._source.batches(self._groups[group][1])
         while place >= self._start + len(self._batch):
             found = next(self._batches, None)
             if found is None:
@@ -400,10 +327,18 @@ class ParquetRows(SlicedRows):
 
     def _numbers(self, batch) -> np.ndarray:
         """Return a batch as an array; missing values become NaN."""
-        columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
         holes = any(column.null_count for column in batch.columns)
         kind = np.dtype(np.float64) if holes else self.dtype
-        out = np.empty((batch.num_rows, len(columns)), kind)
-        for j, column in enumerate(columns):
-            out[:, j] = column
+        out = np.empty((batch.num_rows, batch.num_columns), kind)
+        for j, column in enumerate(batch.columns):
+            out[:, j] = column.to_numpy(zero_copy_only=False)
         return out
+
+
+def _type_of_numpy(dtype):
+    """Return the type of numpy for numbers of pyarrow; other types unchanged."""
+    try:
+        found = np.dtype(dtype.to_pandas_dtype())
+    except (NotImplementedError, TypeError):
+        return dtype
+    return found if found.kind in "fiub" else dtype

@@ -9,52 +9,46 @@ that of its values. Errors name X and quote none of its values.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from sklearn import get_config
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from .._linalg.walks import RowWalk, reduce_rows, row_blocks, rows_per_block
-from .clusters import (
-    ClusterTable,
-    ClusterUserTable,
-    brought_here,
-    cluster_table,
-    column_parts,
-    is_on_cluster,
-    refuse_on_cluster,
-    task,
-)
+from .clusters import ClusterTable, check_column, cluster_table, run_on_cluster
 from .columns import (
+    COMPLEX,
+    CONVERT_TEXT,
+    NEVER,
+    NUMBER,
+    OBJECTS,
+    apart_at,
     as_array,
     column_at,
     column_names,
     dtypes_of,
     is_arrow,
-    is_date,
-    is_never_number,
+    is_on_cluster,
     is_sparse,
-    is_text,
+    kind_of,
+    objects_of_lists,
     place_of,
     read_entries,
     read_quietly,
+    refuse_kinds,
     refuse_masked,
-    refuse_masked_form,
+    refuse_on_cluster,
     refuse_same_names,
-    select_columns,
-    shape_of_lists,
 )
-from .files import NO_DATES, Parquet, SlicedRows, parquet, sliced_rows
+from .files import Parquet, SlicedRows, parquet, sliced_rows
 from .ids import UserRows, check_id_type, id_array
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
@@ -62,57 +56,19 @@ _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 # Where rows are read block by block, whole numbers are converted block by block too.
 _BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)))
 
-# First lines of scikit-learn's messages about the form of a table.
-_OF_FORM = re.compile(
-    r"Found array with|Expected 2D array|Complex data not supported|"
-    r"Sparse data was passed for X|X has \d+ features|(The )?[Ff]eature names"
-)
-
-# What to do about columns of text.
-CONVERT_TEXT = "convert text to numbers first, for example with DPTableVectorizer"
-
-# How messages about values begin, and what is said instead: values, or the code of
-# foreign objects, may have written the rest.
-_OF_VALUES = {
-    "Input X contains NaN": (
-        "Input X contains NaN: drop such rows, or fill missing values by constants "
-        "that are not computed from rows. In a pipeline, DPTableVectorizer or "
-        'DPStandardScaler(missing="mean") fills them privately'
-    ),
-    "Input X contains infinity": (
-        "Input X contains infinity or a value too large for its dtype"
-    ),
-    "could not convert string": (
-        f"X: could not convert a string to float; {CONVERT_TEXT}"
-    ),
-    "setting an array element with a sequence": (
-        "X: setting an array element with a sequence: every row must contain one "
-        "number per feature"
-    ),
-    "float() argument must be": (
-        "X: float() argument must be a string or a real number; X contains something "
-        "else"
-    ),
-    "int too large": "X: int too large to convert to float",
-    "Complex data not supported": "Complex data not supported: X must be real",
-}
-
-NEVER_NUMBERS = (
-    "must contain numbers: columns of lists, structs, intervals, periods or of the "
-    "types null and Object cannot be converted to numbers"
-)
-
 _NOT_ROWS = "X must be a 2D array of finite real numbers"
-
+_NO_TABLE = (
+    "X must be a table of rows, not a single value or the name of a file: open files "
+    'first, for example with numpy.load(path, mmap_mode="r") or pandas.read_csv'
+)
 _RESHAPE = (
     "Reshape your data with X.reshape(-1, 1) if it has a single feature or "
     "X.reshape(1, -1) if it has a single sample"
 )
-
-
-_NO_TABLE = (
-    "X must be a table of rows, not a single value or the name of a file: open files "
-    'first, for example with numpy.load(path, mmap_mode="r") or pandas.read_csv'
+_NO_NAN = (
+    "Input X contains NaN: drop such rows, or fill missing values by constants that "
+    "are not computed from rows. In a pipeline, DPTableVectorizer or "
+    'DPStandardScaler(missing="mean") fills them privately'
 )
 
 
@@ -123,14 +79,13 @@ class DeferredRead:
     `shape` is public, and `sparse` is whether the table will be sparse. ``read()``,
     called after the charge, returns the table, or raises an error that depends on
     values. Tables of users have ``ids()``, which reads one id per row; it is None, and
-    `shape` excludes their column. `distant` is the table on a cluster, if it is one.
+    `shape` excludes their column.
     """
 
     shape: tuple[int, ...]
     read: Callable[[], Any]
     sparse: bool = False
     ids: Callable[[], Any] | None = None
-    distant: ClusterTable | None = None
 
     def of_users(self, n_users: int) -> DeferredRead:
         """Return the form of one row of each user; all rows will be read."""
@@ -161,39 +116,13 @@ def deferred_rows(
         table = table_elsewhere(X)
         sliced = sliced_rows(X) if table is None else table.rows()
     if sliced is not None:
-        _check_form(sliced.shape)
-        compare_features(estimator, getattr(sliced, "named", sliced), reset)
-        return DeferredRead(sliced.shape, lambda: finite_slices(sliced, allow_nan))
+        _check_shape(sliced.shape)
+        compare_features(estimator, sliced.named, reset)
+        return DeferredRead(sliced.shape, lambda: finite(sliced, allow_nan))
     shape = form_of(X, accept_sparse)
-    refuse_malformed(X)
-    refuse_text(X)
-    # A stand-in has neither names nor values.
-    named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
-    compare_features(estimator, named, reset)
-    dtypes = [np.dtype(kind) for kind in (_BLOCK_DTYPES if in_blocks else _DTYPES)]
-    sparse_format = "csr" if accept_sparse else False
-
-    def read():
-        refuse_masked(X, "X")
-        rows = _values_of(
-            lambda: check_array(
-                X,
-                dtype=dtypes,
-                accept_sparse=sparse_format,
-                input_name="X",
-                ensure_all_finite="allow-nan" if allow_nan else True,
-            )
-        )
-        if rows.shape != shape:
-            raise ValueError("X has changed its shape since it was checked")
-        return rows
-
-    return DeferredRead(shape, read, is_sparse(X))
-
-
-def table_elsewhere(X) -> ClusterTable | Parquet | None:
-    """Return a table of dask or of parquet files; None for other types."""
-    return None if isinstance(X, np.ndarray) else cluster_table(X) or parquet(X)
+    compare_features(estimator, X, reset)
+    how = _BLOCK_DTYPES if in_blocks else _DTYPES, accept_sparse, allow_nan
+    return DeferredRead(shape, lambda: _numbers(X, shape, *how), is_sparse(X))
 
 
 def check_rows(estimator, X, **how):
@@ -201,66 +130,83 @@ def check_rows(estimator, X, **how):
     return deferred_rows(estimator, X, **how).read()
 
 
-def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
-    """Return the shape of a table, after all checks that need no values."""
-    if is_sparse(X) and not accept_sparse:
-        _form_checked(lambda: check_array(sparse.csr_array((1, 1)), input_name="X"))
-    refuse_same_names(column_names(X), "X")
+def table_elsewhere(X) -> ClusterTable | Parquet | None:
+    """Return a table of dask or of parquet files; None for other types."""
+    return None if isinstance(X, np.ndarray) else cluster_table(X) or parquet(X)
+
+
+# -- the form, without values ----------------------------------------------------------
+
+
+def form_of(X, accept_sparse: bool = False, skip: int | None = None) -> tuple[int, int]:
+    """Return the shape of rows of numbers, after all checks that need no values.
+
+    `skip` is the place of a column that need not contain numbers.
+    """
+    labels, dtypes = column_names(X), dtypes_of(X)
+    refuse_same_names(labels, "X")
     if isinstance(X, np.matrix):
         raise TypeError(f"{_NOT_ROWS}, not an np.matrix: pass np.asarray(X)")
-    dtypes = dtypes_of(X)
-    if any(map(is_date, dtypes)):
-        # Their conversion to numbers depends on a hidden unit.
-        raise ValueError(NO_DATES)
-    if any(map(is_never_number, dtypes)):
-        raise ValueError(f"X {NEVER_NUMBERS}")
-    if is_sparse(X) and any(getattr(dtype, "fill_value", 0) != 0 for dtype in dtypes):
-        raise ValueError(
-            "X has sparse columns whose fill value is not 0: make them dense with "
-            "X.sparse.to_dense()"
-        )
-    is_complex = any(getattr(dtype, "kind", None) == "c" for dtype in dtypes)
-    return _check_form(shape_of(X), complex if is_complex else float)
+    refuse_kinds(dtypes, labels, skip)
+    if is_sparse(X):
+        if not accept_sparse:
+            raise TypeError(
+                "Sparse data was passed for X, but dense data is required: pass "
+                "X.toarray()"
+            )
+        if any(getattr(dtype, "fill_value", 0) != 0 for dtype in dtypes):
+            raise ValueError(
+                "X has sparse columns whose fill value is not 0: make them dense with "
+                "X.sparse.to_dense()"
+            )
+        refuse_malformed(X)
+    return _check_shape(shape_of(X))
 
 
 def table_shape(X) -> tuple[int, int]:
     """Return the shape of a table without further checks."""
     table = table_elsewhere(X)  # of which shape_of would read all rows
-    return _check_form(shape_of(X) if table is None else table.shape)
+    return _check_shape(shape_of(X) if table is None else table.shape)
 
 
-def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
-    """Check a shape as scikit-learn does for arrays."""
+def _check_shape(shape: tuple) -> tuple[int, int]:
+    """Refuse what is no table, in the words of scikit-learn."""
+    if len(shape) != 2:
+        remedy = _RESHAPE if shape else _NO_TABLE
+        raise ValueError(
+            f"Expected 2D array, got X of {len(shape)} dimensions instead. {remedy}"
+        )
+    for size, kind in zip(shape, ("sample", "feature"), strict=True):
+        if not size:
+            raise ValueError(
+                f"X: Found array with 0 {kind}(s) (shape={shape}) while a minimum of 1 "
+                "is required."
+            )
     if math.prod(shape) > sys.maxsize:
         raise ValueError(f"X has more values than an array can hold: shape {shape}")
-    if kind is float and len(shape) == 2 and min(shape) > 0:
-        return shape  # which it accepts, and takes long for
-    stand_in: np.ndarray = np.broadcast_to(np.zeros((), kind), shape)
-    _form_checked(
-        lambda: check_array(
-            stand_in, dtype=None, ensure_all_finite=False, input_name="X"
-        )
-    )
     return shape
 
 
 def shape_of(X, name: str = "X") -> tuple[int, ...]:
     """Return the shape of an array-like after conversion to an array."""
-    refuse_masked_form(X, name)
+    lists = isinstance(X, (list, tuple))
+    if any(isinstance(v, np.ma.MaskedArray) and v.ndim for v in (X if lists else [X])):
+        raise ValueError(
+            f"{name} is a masked array: pass an array without a mask, for example "
+            f"{name}.filled(value) with a public value"
+        )
     reason = None
     try:
         shape = getattr(X, "shape", None)
         if isinstance(shape, tuple) and all(isinstance(s, Integral) for s in shape):
             return tuple(int(size) for size in shape)
-        if isinstance(X, (list, tuple)):
-            return shape_of_lists(X)
-        return np.asarray(X).shape
+        return objects_of_lists(X).shape if lists else np.asarray(X).shape
     except (MemoryError, Warning):
         raise
     except Exception as error:
         # Its own words may quote values.
         reason = type(error).__name__
-    if reason == "ValueError" and isinstance(X, (list, tuple)):
+    if reason == "ValueError" and lists:
         raise ValueError(
             f"{name} has an inhomogeneous shape: all of its rows must have the same "
             "length"
@@ -282,15 +228,13 @@ def refuse_malformed(X) -> None:
         return
     try:
         if X.format == "coo":
-            pairs = zip(X.coords, X.shape, strict=True)
-            if all(((at >= 0) & (at < size)).all() for at, size in pairs):
-                return
+            type(X)((X.data, X.coords), shape=X.shape)
         else:
             # A check prunes its matrix: here another one of the same arrays.
             parts = (X.data, X.indices, X.indptr) if hasattr(X, "indptr") else None
             made = type(X)(parts, shape=X.shape) if parts else X.tocsr()
             made.check_format(full_check=True)
-            return
+        return
     except MemoryError:
         raise
     except Exception:  # whose words may quote indices
@@ -301,29 +245,57 @@ def refuse_malformed(X) -> None:
     )
 
 
-def refuse_text(X) -> None:
-    """Refuse columns of text dtypes."""
-    for place, dtype in enumerate(dtypes_of(X)):
-        if is_text(dtype):
-            names = column_names(X)
-            column = "" if names is None else f" in column {names[place]!r}"
-            raise ValueError(f"X has dtype {dtype}{column}; {CONVERT_TEXT}")
-
-
 def compare_features(estimator, X, reset: bool) -> None:
     """Set an estimator's feature names, or compare them to those of a fit."""
     if estimator is not None:
-        _form_checked(
-            lambda: validate_data(estimator, X, reset=reset, skip_check_array=True)
-        )
+        # Lists have no names.
+        named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape_of(X))
+        validate_data(estimator, named, reset=reset, skip_check_array=True)
 
 
-def finite_slices(rows: SlicedRows, allow_nan: bool = False) -> SlicedRows:
+# -- values, after the charge ----------------------------------------------------------
+
+
+def _numbers(X, shape, dtypes=_DTYPES, accept_sparse=False, allow_nan=False):
+    """Return rows as finite numbers; errors quote no value and no message of others."""
+    if isinstance(X, (list, tuple)):
+        refuse_masked(X, "X")
+    try:
+        # Sums of extreme values overflow: a warning would tell of them.
+        with np.errstate(all="ignore"):
+            rows = check_array(
+                X,
+                dtype=[np.dtype(kind) for kind in dtypes],
+                accept_sparse="csr" if accept_sparse else False,
+                ensure_all_finite=False,
+            )
+    except (MemoryError, Warning):
+        raise
+    except Exception as error:  # of foreign objects, too
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        reason = type(error).__name__
+    else:
+        if rows.shape != shape:
+            raise ValueError("X has changed its shape since it was checked")
+        assumed = get_config()["assume_finite"]
+        return rows if assumed else finite(rows, allow_nan)
+    raise kind(
+        f"X: could not convert a string or an object to float ({reason}); each "
+        f"argument must be a string of digits or a number, one per row and feature: "
+        f"{CONVERT_TEXT}"
+    )
+
+
+def finite(rows, allow_nan: bool = False):
     """Check that rows are finite in one pass over blocks, wherever they are."""
-    nan, infinite = reduce_rows(rows, RowWalk(), _count_faults)
-    nan = 0 if allow_nan else nan
-    if nan or infinite:
-        raise ValueError(_OF_VALUES[f"Input X contains {'NaN' if nan else 'infinity'}"])
+    if sparse.issparse(rows):
+        nan, infinite = _count_faults([rows.data])
+    else:
+        nan, infinite = reduce_rows(rows, RowWalk(), _count_faults)
+    if nan and not allow_nan:
+        raise ValueError(_NO_NAN)
+    if infinite:
+        raise ValueError("Input X contains infinity or a value too large for its dtype")
     return rows
 
 
@@ -336,6 +308,12 @@ def _count_faults(blocks) -> np.ndarray:
         if not fine:
             counts += (int(np.isnan(block).sum()), int(np.isinf(block).sum()))
     return counts
+
+
+def rows_at(rows, places: np.ndarray):
+    """Return the rows at some places in memory; sparse ones stay sparse."""
+    is_array = isinstance(rows, np.ndarray) or sparse.issparse(rows)
+    return rows[places] if is_array else rows.at(places)
 
 
 def map_rows(function, X) -> np.ndarray:
@@ -354,11 +332,6 @@ def saturated(values: np.ndarray) -> np.ndarray:
     return np.nan_to_num(values, copy=False)
 
 
-def check_features(X) -> np.ndarray:
-    """Validate a table of features without an estimator."""
-    return check_rows(None, X)
-
-
 def check_scores(X, n_components: int) -> np.ndarray:
     """Validate scores of shape (n_samples, n_components)."""
     X = check_rows(None, X)
@@ -370,48 +343,7 @@ def check_scores(X, n_components: int) -> np.ndarray:
     return X
 
 
-def _form_checked(validate) -> None:
-    """Run a check of the form; keep scikit-learn's message if it quotes no value."""
-    kind: type[Exception]
-    try:
-        validate()
-        return
-    except TypeError as error:
-        kind, message = TypeError, str(error)
-    except ValueError as error:
-        kind, message = ValueError, str(error)
-    if "eature names" in message:
-        raise kind(message)  # names of features are public
-    line = message.split("\n")[0].rstrip(":")
-    if not _OF_FORM.match(line):
-        raise kind(_NOT_ROWS)
-    if not re.search(r"\bX\b", line):
-        line = f"X: {line}"
-    if "Reshape your data" in message:
-        line += f". {_NO_TABLE if 'scalar array' in line else _RESHAPE}"
-    raise kind(line)
-
-
-def _values_of(validate):
-    """Run a check of values; its errors quote no value and no message of others."""
-    try:
-        # Sums of extreme values overflow: a warning would tell of them.
-        with np.errstate(all="ignore"):
-            return validate()
-    except (MemoryError, Warning):
-        raise
-    except TypeError as error:
-        kind, message = TypeError, str(error)
-    except (ValueError, OverflowError) as error:
-        kind, message = ValueError, str(error)
-    except Exception as error:  # of foreign objects, in their own words
-        kind, message = ValueError, f"({type(error).__name__})"
-    for beginning, said in _OF_VALUES.items():
-        if message.startswith(beginning):
-            raise kind(said)
-    reason = f": a value could not be read {message}" if message[:1] == "(" else ""
-    raise kind(_NOT_ROWS + reason)
-
+# -- columns of any table --------------------------------------------------------------
 
 # Rows of a slice of which columns are read together.
 _PART_ROWS = 1 << 18
@@ -421,18 +353,17 @@ class Table:
     """A table in memory: a frame, an array or lists.
 
     `names`, `shape` and `dtypes` are public; `like` has them and no values, or is a
-    frame, of which scikit-learn reads the names alone. `is_read` is whether every
-    reading gives the same rows.
+    frame, of which scikit-learn reads the names alone.
     """
 
-    is_read = True
-
     def __init__(self, X) -> None:
+        if isinstance(X, np.matrix):
+            raise TypeError(f"{_NOT_ROWS}, not an np.matrix: pass np.asarray(X)")
         self._X, self.names = X, column_names(X)
         refuse_same_names(self.names, "X")
-        self.shape = form_of(X) if self.names is None else shape_of(X)
+        self.shape, self.dtypes = _check_shape(shape_of(X)), dtypes_of(X)
         self.like = X if self.names is not None else np.broadcast_to(0.0, self.shape)
-        self.dtypes = dtypes_of(X)
+        self._read: dict[int, Any] = {}
 
     @staticmethod
     def form(X) -> Table | ClusterTable | Parquet:
@@ -444,57 +375,49 @@ class Table:
         slices = sliced_rows(X)
         return Table(X) if slices is None else SliceTable(slices)
 
-    @property
-    def _source(self):
-        """The table, with entries of their own types if it has no columns."""
-        lists = isinstance(self._X, (list, tuple))  # of which a column is read alone
-        if self.names is None and not lists and not hasattr(self._X, "dtype"):
-            self._X = read_entries(self._X, "X")
-        return self._X
-
-    def given(self, place: int):
-        """Return a column in the table's own type, without an index."""
-        column = read_quietly(lambda: column_at(self._source, place))
-        return column.array if hasattr(column, "iloc") else column
+    def part(self, place: int, rows: slice):
+        """Return some rows of a column in the table's own type."""
+        if place not in self._read:
+            self._read[place] = column_at(_with_columns(self._X), place)
+        column = self._read[place]
+        return column.iloc[rows] if hasattr(column, "iloc") else column[rows]
 
     def column(self, place: int) -> np.ndarray:
         """Return a column as an array, whose entries are read one by one."""
-        return as_array(self.given(place))
+        return as_array(read_quietly(lambda: self.part(place, slice(None))))
 
-    def features(self, kept: list[int]) -> DeferredRead:
-        """Check the form of some columns of numbers, which are read later."""
-        if self.names is not None:
-            return deferred_rows(None, select_columns(self._X, self.names, kept))
-        refuse_text(self._X)
-        return DeferredRead((self.shape[0], len(kept)), lambda: self._numbers(kept))
-
-    def _numbers(self, kept: list[int]) -> np.ndarray:
-        whole = self._X if hasattr(self._X, "dtype") else read_entries(self._X, "X")
-        first, last = kept[0], kept[-1]
-        together = last - first + 1 == len(kept)  # a slice copies nothing
-        chosen = slice(first, last + 1) if together else kept
-        if whole.dtype.kind == "O":  # each column has a type of its own
-            return check_features(as_array(whole)[:, chosen])
-        return check_features(whole)[:, chosen]
+    def at(self, places: np.ndarray) -> Table:
+        """Return the rows at some places."""
+        X = self._X.iloc if hasattr(self._X, "iloc") else self._X
+        lists = isinstance(X, (list, tuple))
+        return Table([X[at] for at in places] if lists else X[places])
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield some columns, some rows at a time."""
         yield [self.column(place) for place in places]
 
 
+def _with_columns(X):
+    """Return a table of which columns can be taken, with entries of their own types."""
+    lists = isinstance(X, (list, tuple))  # of which a column is read alone
+    known = lists or column_names(X) is not None or hasattr(X, "dtype")
+    return X if known else read_entries(X, "X")
+
+
 class SliceTable(Table):
     """Numbers in a memory map or a foreign array, read by slices of rows."""
-
-    is_read = False
 
     def __init__(self, rows: SlicedRows) -> None:
         self._rows, self.names, self.shape = rows, None, rows.shape
         self.like, self.dtypes = np.broadcast_to(0.0, rows.shape), [rows.dtype]
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
-        for start in range(0, self.shape[0], _PART_ROWS):
-            rows = self._rows[start : start + _PART_ROWS]
-            yield [rows[:, place].copy() for place in places]
+        for rows in row_blocks(self.shape[0], _PART_ROWS):
+            block = self._rows[rows]
+            yield [block[:, place].copy() for place in places]
+
+
+# -- rows of users ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -541,172 +464,138 @@ def deferred_users(
     names of these parameters. `on_cluster` allows tables of dask. Errors of ``ids()``
     and ``read()`` quote no value.
     """
-    if not on_cluster:
+    distant = is_on_cluster(X)
+    if distant and not on_cluster:
         refuse_on_cluster(X, type(estimator).__name__)
-    distant = cluster_table(X)
-    if distant is None and user_feature is None:
-        rows = deferred_rows(estimator, X, reset=reset)
-        _check_length(users, rows.shape[0], names.ids)
-        ids = None if users is None else partial(id_array, users, names.ids)
-
-        def read_all() -> UserTable:
-            return UserTable(rows.read(), ids and ids())
-
-        return DeferredRead(rows.shape, read_all, ids=ids)
     if users is not None and user_feature is not None:
         raise ValueError(
             f"{names.ids} must be None if {names.feature} names a column of X: ids are "
             "given twice"
         )
-    table, place = distant or Table(X), None
+    table = cluster_table(X) if distant else None
+    like, place = X if table is None else table.like, None
     if user_feature is not None:
-        place = place_of(table.like, user_feature, names.feature)
-        check_id_type(table.like, place, names.feature)
-    validate_data(estimator, table.like, reset=reset, skip_check_array=True)
-    kept = [j for j in range(table.shape[1]) if j != place]
+        place = place_of(like, user_feature, names.feature)
+        check_id_type(like, place, names.feature)
+    if table is None:
+        shape = form_of(X, skip=place)
+    else:
+        shape = _check_shape(table.shape)
+        refuse_kinds(table.dtypes, table.names, place)
+    compare_features(estimator, like, reset)
+    kept = [j for j in range(shape[1]) if j != place]
     if not kept:
         raise ValueError(
             f"X must have features besides {names.feature}, but has n_features = "
-            f"{table.shape[1]}: Found array with 0 feature(s) apart from the ids, "
-            "while a minimum of 1 is required"
+            f"{shape[1]}: Found array with 0 feature(s) apart from the ids, while a "
+            "minimum of 1 is required"
         )
-    if isinstance(table, ClusterTable):
-        return _unread_cluster(table, place, kept, users, names.ids)
-    unread, owner = table.features(kept), names.feature
+    _check_length(users, shape[0], names.ids)
 
-    def ids_of_column() -> np.ndarray:
-        return id_array(table.column(place), owner)
+    def apart() -> tuple:
+        """Return the features and the ids of all rows, unconverted."""
+        rows = _with_columns(_brought_here(X))
+        return (
+            (rows, users)
+            if place is None
+            else read_quietly(lambda: apart_at(rows, place))
+        )
+
+    def ids() -> np.ndarray:
+        return _read_ids(apart()[1], shape[0], owner)
 
     def read() -> UserTable:
-        return UserTable(unread.read(), ids_of_column())
+        features, own = apart()
+        numbers = _numbers(features, (shape[0], len(kept)))
+        own = None if own is None else _read_ids(own, shape[0], owner)
+        return UserTable(numbers, own)
 
-    return DeferredRead(unread.shape, read, ids=ids_of_column)
-
-
-def _unread_cluster(
-    table: ClusterTable, place: int | None, kept: list[int], users, name: str
-) -> DeferredRead:
-    n_rows = table.shape[0]
-    if not n_rows:
-        raise ValueError(
-            f"X: Found array with 0 sample(s) (shape=(0, {len(kept)})) while a minimum "
-            "of 1 is required."
-        )
-    if not is_on_cluster(users):
-        _check_length(users, n_rows, name)
-    ids: Callable[[], list] | None = None
-    if place is not None:
-        ids = partial(table.column, place)
-    elif users is not None:
-        ids = table.beside(users, name)
-    rows = table.rows(kept)  # whose columns must contain numbers
-
-    def read() -> ClusterUserTable:
-        finite_slices(rows)
-        return ClusterUserTable(rows, ids)
-
-    return DeferredRead(rows.shape, read, ids=ids, distant=table)
+    owner = names.ids if place is None else names.feature
+    known = place is not None or users is not None
+    return DeferredRead((shape[0], len(kept)), read, ids=ids if known else None)
 
 
 def read_users(estimator, X, users, user_feature, **how) -> UserTable:
-    """Read a table with users, without a charge, into this process.
-
-    Arguments are those of :func:`deferred_users`.
-    """
-    X, users = brought_here(X), brought_here(users)
+    """Read a table with users without a charge; see :func:`deferred_users`."""
+    how = {"on_cluster": True, **how}
     return deferred_users(estimator, X, users, user_feature, **how).read()
 
 
 def users_of_rows(users, n_rows: int) -> UserRows:
     """Check the form of ids beside rows, and read the users: their number is public."""
-    if is_on_cluster(users):
-        found = UserRows(lambda: column_parts(users, "users"), "users")
-    else:
-        _check_length(users, n_rows, "users")
-        found = UserRows(lambda: [users], "users")
-    if found.n_rows != n_rows:
-        raise ValueError("users must have one id per row of X")
-    return found
+    _check_length(users, n_rows, "users")
+    return UserRows(_read_ids(users, n_rows, "users"))
 
 
-def rows_at(rows, places: np.ndarray):
-    """Return the rows at some places in memory; sparse ones stay sparse."""
-    is_array = isinstance(rows, np.ndarray) or sparse.issparse(rows)
-    return rows[places] if is_array else rows.at(places)
+def _brought_here(X):
+    """Return a dask collection as a table or column in memory; others unchanged."""
+    return run_on_cluster(X.compute) if is_on_cluster(X) else X
+
+
+def _read_ids(users, n_rows: int, name: str) -> np.ndarray:
+    ids = id_array(_brought_here(users), name)
+    if len(ids) != n_rows:  # parts may differ from what their collection says
+        raise ValueError(f"{name} must have one id per row of X")
+    return ids
 
 
 def _check_length(users, n_rows: int, name: str) -> None:
     if users is None:
         return
-    try:
-        n_users = -1 if isinstance(users, (str, bytes)) else len(users)
-    except (MemoryError, Warning):
-        raise
-    except Exception:  # of foreign objects: their words may quote ids
-        n_users = -1
-    if n_users < 0:
-        raise ValueError(f"{name} must be a list or 1D array of one id per row of X")
+    if is_on_cluster(users):
+        return check_column(users, n_rows, name)
+    said = f"{name} must be a list or 1D array of one id per row of X"
+    if isinstance(users, (str, bytes)) or not hasattr(users, "__len__"):
+        raise ValueError(said)
     check_id_type(users, 0, name)
     shape = shape_of(users, name)
     if len(shape) != 1:
-        raise ValueError(
-            f"{name} must be a list or 1D array of one id per row, got an array of "
-            f"shape {shape}"
-        )
-    if n_users != n_rows:
+        raise ValueError(f"{said}, got an array of shape {shape}")
+    if shape[0] != n_rows:
         raise ValueError(f"{name} must have one id per row of X")
 
 
+# -- targets ---------------------------------------------------------------------------
+
 _NO_NUMBERS = "y must contain numbers: convert labels or dates to numbers first"
 _COMPLEX_TARGETS = "Complex data not supported: y must contain real numbers"
-_NEVER_LABELS = (
-    "must contain labels that are numbers, text or booleans: convert columns of "
-    "lists, structs, intervals, periods or of the types null and Object"
-)
 _COMPLEX = (complex, np.complexfloating)
 _TIMES = (np.datetime64, np.timedelta64)
-_SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"
 
 
 def deferred_targets(
-    estimator,
-    y,
-    n_rows: int,
-    *,
-    labels: bool = False,
-    several: bool = False,
-    beside: ClusterTable | None = None,
+    estimator, y, n_rows: int, *, labels: bool = False, several: bool = False
 ) -> DeferredRead:
     """Check the form of one target per row, without reading values.
 
     A single column is treated as a vector, with a warning. `several` allows further
     columns. ``read()`` returns an ndarray of shape (n_rows,) or (n_rows, n_targets) in
-    float64; `labels` keep any dtype but complex. `beside` a table on a cluster, where y
-    may be as well, it returns tasks for the table's parts. No error quotes a value.
+    float64; `labels` keep any dtype but complex. No error quotes a value.
     """
-    if beside is not None and is_on_cluster(y):
-        check_kinds_of_targets(y)
-        column = beside.beside(y, "y")
-        return DeferredRead((n_rows,), lambda: checked_parts(column()))
-    shape = _shape_of_targets(estimator, y, n_rows, several)
+    if is_on_cluster(y):
+        check_column(y, n_rows, "y")
+        shape: tuple = (n_rows,)
+    else:
+        shape = _shape_of_targets(estimator, y, n_rows, several)
     check_kinds_of_targets(y, labels)
-
-    def read():
-        values = read_targets(y, *shape, labels=labels)
-        return values if beside is None else beside.cut(values)
-
-    return DeferredRead(shape, read)
+    return DeferredRead(
+        shape, lambda: read_targets(_brought_here(y), *shape, labels=labels)
+    )
 
 
 def check_kinds_of_targets(y, labels: bool = False) -> None:
     """Refuse targets, or labels, by their dtypes."""
-    dtypes = dtypes_of(y)
-    if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes):
-        raise ValueError(_COMPLEX_TARGETS)
-    if any(map(is_never_number, dtypes)):
-        raise ValueError(f"y {_NEVER_LABELS if labels else NEVER_NUMBERS}")
-    if not labels and any(is_date(dtype) or is_text(dtype) for dtype in dtypes):
-        raise ValueError(_NO_NUMBERS)
+    for kind in map(kind_of, dtypes_of(y)):
+        if kind == COMPLEX:
+            raise ValueError(_COMPLEX_TARGETS)
+        if kind == NEVER:
+            raise ValueError(
+                f"y must contain {'labels that are ' * labels}numbers"
+                f"{', text or booleans' * labels}: convert columns of lists, structs, "
+                "intervals, periods or of the types null and Object"
+            )
+        if not labels and kind not in (NUMBER, OBJECTS, None):
+            raise ValueError(_NO_NUMBERS)
 
 
 def _shape_of_targets(estimator, y, n_rows: int, several: bool) -> tuple[int, ...]:
@@ -714,15 +603,10 @@ def _shape_of_targets(estimator, y, n_rows: int, several: bool) -> tuple[int, ..
         name = type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if sparse.issparse(y):
-        raise ValueError(_SPARSE_TARGETS)
-    refuse_masked_form(y, "y")
-    shape: tuple[int, ...] | None = None
-    with contextlib.suppress(ValueError):
-        shape = shape_of(y, "y")
-    if shape is None or (is_arrow(y) and column_names(y) is not None):
-        raise ValueError(
-            "y must be an array or a column with one number or one label per row"
-        )
+        raise ValueError("y must be a dense array: sparse targets are not supported")
+    if is_arrow(y) and column_names(y) is not None:
+        raise ValueError("y must be an array or a column, not a table of pyarrow")
+    shape = shape_of(y, "y")
     if not several or len(shape) != 2 or shape[1] < 2:
         if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
             raise ValueError(
@@ -739,11 +623,6 @@ def _shape_of_targets(estimator, y, n_rows: int, several: bool) -> tuple[int, ..
 def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     """Check form and values of targets without a charge in between."""
     return deferred_targets(estimator, y, n_rows).read()
-
-
-def checked_parts(parts: list) -> list:
-    """Return tasks for the parts of a column of targets as numbers, checked there."""
-    return list(map(task(read_targets, public=True), parts))
 
 
 def read_targets(y, *shape: int, labels: bool = False) -> np.ndarray:

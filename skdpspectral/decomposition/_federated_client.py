@@ -18,7 +18,7 @@ from .._messages.answering import AnsweringClient
 from .._release.noise import Release
 from .._tables.columns import in_declared_order
 from .._tables.pairs import PairOrder
-from .._tables.table import check_features
+from .._tables.table import check_rows
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan
@@ -121,7 +121,7 @@ class LocalClient(AnsweringClient):
     ):
         if not isinstance(task, SpectralTask):
             raise TypeError("task must be a SpectralTask")
-        X = check_features(in_declared_order(X, task.feature_names))
+        X = check_rows(None, in_declared_order(X, task.feature_names))
         self._prepare(name, X, task, epsilon, delta, noise_seed)
         self._use_ledger(accountant)
         self._warn()

@@ -115,8 +115,7 @@ def group_rows(ids, n_rows: int) -> list[Group]:
 
 def _by_user(groups: list[Group], users: UserRows) -> tuple[list, list]:
     """Return groups of as many rows as they have users, and these users."""
-    ids = users.ids()
-    owners = [UserRows([ids[group.rows]].copy, "users") for group in groups]
+    owners = [UserRows(users.ids[group.rows]) for group in groups]
     if sum(map(len, owners)) != len(users):
         raise ValueError(
             "users: a user has rows at several clients, whose budgets add up for them: "

@@ -30,7 +30,6 @@ from .._statistics.statistic import (
     mean_summation_error,
 )
 from .._tables.clipping import Box, clip_rows
-from .._tables.clusters import ClusterRows, cluster_table, is_on_cluster
 from .._tables.files import rows_beside
 from .._tables.table import DeferredRead, deferred_rows, deferred_targets, rows_at
 from ..accounting._gaussian import calibrate_alike
@@ -63,28 +62,15 @@ def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
     ``targets_of(y, n_rows)`` reads labels in memory.
     """
     unread = deferred_rows(estimator, X, in_blocks=True)
-    table, n_rows = cluster_table(X), unread.shape[0]
-    distant = targets_of is None and table is not None and is_on_cluster(y)
-    if distant:
-        reader = partial(deferred_targets, estimator, beside=table)
-    else:
-        reader = targets_of or partial(deferred_targets, estimator, several=True)
-    targets = reader(y, n_rows)
+    reader = targets_of or partial(deferred_targets, estimator, several=True)
+    targets = reader(y, unread.shape[0])
 
     def read():
-        rows, values = unread.read(), targets.read()
-        parts, width = values, 1
-        if not distant:
-            values = values.reshape(n_rows, -1)
-            if table is None:
-                return JointRows(rows, values)
-            parts, width = table.cut(values), values.shape[1]
-        joint = JointRows(rows, ClusterRows(parts, table.sizes, width))
-        if distant:  # every value is checked
-            reduce_rows(joint.of("y"), RowWalk(), sum_of_targets)
-        return joint
+        rows, values = unread.read(), targets.read().reshape(unread.shape[0], -1)
+        on_cluster = hasattr(rows, "cut")
+        return JointRows(rows, rows.cut(values) if on_cluster else values)
 
-    return DeferredRead((n_rows,) if distant else targets.shape, read)
+    return DeferredRead(targets.shape, read)
 
 
 def sum_of_targets(blocks) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,9 +24,7 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import ClusterUsers, ClusterUserTable
 from .._tables.columns import in_declared_order
-from .._tables.ids import encode_ids
 from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_users
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import warn
@@ -305,9 +302,7 @@ class LRSRegressor(
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
             Features of all rows in any order, with the columns of users and offsets;
-            never modified. Memory maps are read block by block. Dask collections are
-            summed on their cluster, and their users get no models here
-            (:ref:`clusters`).
+            never modified. Dask collections are read into memory (:ref:`clusters`).
         y : array-like of shape (n_rows,)
             Targets.
         {users_of_fit}
@@ -349,13 +344,9 @@ class LRSRegressor(
         if rows is None:
             self.n_features_in_ = len(self.scale_) + self._n_beside()
             return
-        elsewhere = isinstance(rows, ClusterUsers)
-        self._users_given = elsewhere or index is not None
-        if elsewhere:
-            self._personal = PersonalModels.empty(len(self.components_))
-        else:
-            own = board.statistic.rules, found.users
-            self._personal = self._models_beside(rows, index, found.U, *own)
+        self._users_given = index is not None
+        own = board.statistic.rules, found.users
+        self._personal = self._models_beside(rows, index, found.U, *own)
 
     # -- users beside the shared directions: nothing of this is released ---------------
 
@@ -491,35 +482,12 @@ class LRSRegressor(
         """Check the form of rows and targets; return the position of offsets, and d."""
         given = self._ids_of_fit(users), self.user_feature
         table = deferred_users(self, X, *given, reset=True, on_cluster=True)
-        targets = deferred_targets(self, y, table.shape[0], beside=table.distant)
-        if table.distant is not None and not self._is_private():
-            raise ValueError(
-                "epsilon=None alternates between all users, which must be in memory: "
-                "pass X.compute(), or a budget"
-            )
-        if table.distant is not None and table.ids is None:
-            raise ValueError(
-                "X is on a cluster and has no users: pass users=..., or set "
-                "user_feature to the name of their column"
-            )
+        targets = deferred_targets(self, y, table.shape[0])
         offset = _parameters.find_offset(self, X, table.shape[1])
         return table, targets, offset, table.shape[1] - (offset is not None)
 
     def _grouped(self, table, targets, offset, scale):
         """Return rows by user, and the ids of the users."""
-        if isinstance(table, ClusterUserTable):
-            name, how = self._users_name(), {**self._centered(), "scale": scale}
-            make = partial(_rows_of_users, offset=offset, name=name, **how)
-            return table.by_user(targets, make, name), None
         table, offsets = _parameters.split_offsets(table, offset)
         index, y = self._index(table), subtract_offsets(targets, offsets)
         return rows_by_user(table, y, index, scale=scale, **self._centered()), index
-
-
-def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows | None:
-    if not len(ids):
-        return None
-    if offset is not None:
-        y = subtract_offsets(y, np.asarray(X[:, offset], dtype=np.float64))
-        X = np.delete(X, offset, axis=1)
-    return per_user.UserRows(X, y, *encode_ids(ids, name), **how)

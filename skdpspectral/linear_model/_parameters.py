@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from .._tables.columns import as_numbers, place_of, refuse_masked
-from .._tables.table import Table, UserTable, read_users
+from .._tables.table import UserTable, read_users
 from ..mechanisms import Neighbors
 from . import _kernels_lrs
 from ._kernels_lrs import LocalRules
@@ -292,8 +292,7 @@ def find_offset(model, X, n_features: int) -> int | None:
     columns = columns_beside(model)
     if "offset_feature" not in columns:
         return None
-    like = Table.form(X).like
-    places = {name: place_of(like, at, name) for name, at in columns.items()}
+    places = {name: place_of(X, at, name) for name, at in columns.items()}
     place, user = places["offset_feature"], places.get("user_feature", np.inf)
     if user == place:
         raise ValueError("offset_feature and user_feature name the same column")

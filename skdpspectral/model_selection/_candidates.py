@@ -30,12 +30,12 @@ from .._base.made_up import (
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
-from .._tables.clusters import refuse_on_cluster
 from .._tables.columns import (
     column_names,
     frame_of_arrow,
     is_arrow,
     read_entries,
+    refuse_on_cluster,
 )
 from .._tables.table import (
     DeferredRead,

@@ -26,8 +26,12 @@ from .._base.sklearn_compat import (
     StrOptions,
     fit_progress,
 )
-from .._tables.clusters import is_on_cluster
-from .._tables.columns import column_apart, column_names, refuse_same_names
+from .._tables.columns import (
+    column_apart,
+    column_names,
+    is_on_cluster,
+    refuse_same_names,
+)
 from .._tables.ids import UserRows
 from .._tables.table import compare_features, table_shape, users_of_rows
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
@@ -205,7 +209,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         """
         n_samples = check_count("n_samples", n_samples)
         n_features = check_count("n_features", n_features)
-        users = UserRows(lambda: [np.arange(n_samples)], "users")
+        users = UserRows(np.arange(n_samples))
         by_user = self.user_feature is not None
         rows = np.broadcast_to(0.0, (n_samples, n_features))
         return self._plan_of(rows, users if by_user else None)

@@ -20,8 +20,7 @@ from .._base.estimator import PrivateEstimator
 from .._base.made_up import made_up_rows, naming
 from .._base.privacy_report import LEAKS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container, take_rows
-from .._tables.clusters import is_on_cluster
-from .._tables.columns import dtypes_of, is_number, own_type
+from .._tables.columns import dtypes_of, is_number, is_on_cluster, own_type
 from .._tables.ids import UserRows
 from .._tables.table import deferred_targets, table_shape
 from ..accounting import (

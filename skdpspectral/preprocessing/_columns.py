@@ -7,14 +7,12 @@ scales of numbers.
 
 from __future__ import annotations
 
-import copy
 import datetime
 import math
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -22,19 +20,26 @@ import numpy as np
 from scipy.special import ndtri
 
 from .. import sensitivity
-from .._base.sklearn_compat import take_rows
 from .._linalg.walks import quietly, row_blocks
 from .._statistics.feature_scales import FeatureLaw
 from .._statistics.place_windows import scales_of_features
 from .._statistics.statistic import Combination, Statistic
 from .._tables.columns import (
+    DATE,
+    DAY,
+    DURATION,
+    NEVER,
+    NUMBER,
+    OBJECTS,
+    TEXT,
     as_array,
-    column_at,
-    is_never_number,
     is_polars,
+    kind_of,
+    own_type,
     read_quietly,
 )
-from .._tables.files import SlicedRows
+from .._tables.files import MadeRows
+from .._tables.table import Table
 from ..accounting import calibrate_gaussian, gaussian_mu
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import Concern, Exact, PrivacyPlan, Remark, ThresholdedGaussian
@@ -165,7 +170,7 @@ class TableStatistics(Combination):
             found.extend(self.parts()["numbers"].unseen_features(plan))
         return tuple(found)
 
-    def run(self, release: Any, rows: Table, *given: Any) -> TableLaw:
+    def run(self, release: Any, rows: Vectors, *given: Any) -> TableLaw:
         """Release scales of the numbers of a table, then categories of columns."""
         (columns,) = given
         parts, numbers, categories = self.parts(), None, list[dict[str, float]]()
@@ -176,9 +181,8 @@ class TableStatistics(Combination):
         return TableLaw(numbers, categories)
 
 
-# Kinds of columns. A day is a date without a time.
-NUMBER, DURATION, DATE, DAY = "number", "duration", "date", "day"
-CATEGORIES, TEXT, USER = "categories", "text", "user"
+# How columns are treated, beside numbers, durations, dates and days.
+CATEGORIES, USER = "categories", "user"
 
 # Numbers that are made of a column of each kind, by the ends of their names.
 PARTS = {
@@ -187,18 +191,6 @@ PARTS = {
     DAY: ("_year", "_month", "_day_of_week", "_total_seconds"),
     DATE: ("_year", "_month", "_day_of_week", "_total_seconds", "_hour"),
 }
-
-# Beginnings of dtypes, in lower case, of numpy, pandas and polars.
-_DTYPES = (
-    (re.compile(r"(sparse\[)?(u?int|float|double|halffloat|bool|decimal)"), NUMBER),
-    (re.compile("timedelta|duration"), DURATION),
-    (re.compile(r"datetime|timestamp|[<>]m8"), DATE),
-    (re.compile("date"), DAY),
-    (
-        re.compile(r"str|large_string|object|categor|enum|dictionary|null|[<>|][us]"),
-        CATEGORIES,
-    ),
-)
 
 # Texts that are longer are compared by a digest, of which so many letters are shown;
 # still longer ones as they are, without normalization.
@@ -228,27 +220,21 @@ class _NoText:
     """Sentinel for values without a text, such as lists; they count as rare."""
 
 
-def kind_of(dtype) -> str | None:
-    """Return the kind of a column by its dtype; None if it is refused."""
-    if isinstance(dtype, np.dtype):
-        kinds = {"M": DATE, "m": DURATION, "c": None, "V": None}
-        if dtype.kind in kinds:
-            return kinds[dtype.kind]
-        return CATEGORIES if dtype.kind in "OUST" else NUMBER
-    name = str(dtype).lower()
-    if is_never_number(dtype) and not hasattr(dtype, "categories"):
-        return CATEGORIES if name in ("null", "object") else None
-    return next((kind for start, kind in _DTYPES if start.match(name)), None)
+def treatment(dtype) -> str | None:
+    """Return how a column is treated, by its dtype; None if it is refused."""
+    kind, name = kind_of(dtype), str(dtype).lower()
+    declared = hasattr(dtype, "categories") or name.startswith("dictionary")
+    empty = kind == NEVER and name in ("null", "object")
+    if declared or empty or kind in (TEXT, OBJECTS):
+        return CATEGORIES
+    return kind if kind in PARTS else None
 
 
 def may_occur(text: str, dtype) -> bool:
     """Return whether a value of a dtype may have a text, by the dtype alone."""
-    values = getattr(dtype, "categories", None)
-    own = dtype if values is None else getattr(values, "dtype", dtype)
-    name = str(own).lower()
+    kind, name = kind_of(dtype), str(own_type(dtype)).lower()
     if name.startswith("bool"):
         return text in ("True", "False")
-    kind = kind_of(own)
     try:
         if kind == NUMBER:
             whole = text.removeprefix("-").isdecimal()
@@ -423,10 +409,10 @@ def _entries(block) -> list:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its name, position and kind."""
+    """A column of a table: its name, place and kind."""
 
     name: str
-    position: int
+    place: int
     kind: str
     dtype: Any = None
 
@@ -436,64 +422,66 @@ class Column:
         return tuple(self.name + end for end in PARTS.get(self.kind, ()))
 
 
-class Table:
-    """Columns of a frame, an array or lists, of which slices are rows of numbers."""
+@dataclass(frozen=True)
+class Vectors:
+    """Columns of a table, of which vectors are made, some rows at a time.
 
-    def __init__(self, X, columns: Sequence[Column], n_rows: int):
-        self._X, self.columns, self.n_rows = X, columns, n_rows
-        self._read: dict[int, Any] = {}
+    `n_rows` are those of the table, or of its users.
+    """
+
+    table: Table
+    columns: Sequence[Column]
+    n_rows: int
+
+    def __post_init__(self) -> None:
         # Types that cannot be read are found without a value.
-        if any(c.parts for c in columns) and not isinstance(X, (list, tuple)):
-            read_quietly(
-                lambda: self[:0],
-                "X has a column of numbers or dates whose dtype cannot be converted",
-            )
+        said = "X has a column of numbers or dates whose dtype cannot be converted"
+        read_quietly(lambda: self._numbers(slice(0, 0)), said)
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.n_rows, len(self.columns)
 
-    def of_users(self, n_users: int) -> Table:
-        """Return the form of one row of each user; all rows will be read."""
-        other = copy.copy(self)
-        other.n_rows = n_users
-        return other
+    @property
+    def n_numbers(self) -> int:
+        """Number of numbers that are made of a row."""
+        return sum(len(column.parts) for column in self.columns)
 
-    def read(self) -> Table:
+    def of_users(self, n_users: int) -> Vectors:
+        """Return the form of one row of each user; all rows will be read."""
+        return replace(self, n_rows=n_users)
+
+    def read(self) -> Vectors:
         """Return the table, whose values may then be read."""
         return self
 
-    def at(self, places: np.ndarray) -> Table:
+    def at(self, places: np.ndarray) -> Vectors:
         """Return the rows at some places."""
-        chosen = read_quietly(lambda: take_rows(self._X, places))
-        return Table(chosen, self.columns, len(places))
+        return Vectors(self.table.at(places), self.columns, len(places))
 
-    def block(self, place: int, rows: slice):
-        """Return some rows of a column, in the table's own type."""
-        if place not in self._read:
-            self._read[place] = column_at(self._X, self.columns[place].position)
-        column = self._read[place]
-        return column.iloc[rows] if _is_pandas(column) else column[rows]
+    def numbers(self) -> MadeRows:
+        """Return all that are numbers, durations and dates, as rows of float64.
 
-    def numbers(self) -> SlicedRows:
-        """Return all that are numbers, durations and dates, as rows of float64."""
-        width = sum(len(column.parts) for column in self.columns)
-        return SlicedRows(self, (self.n_rows, width), np.dtype(np.float64))
+        Those that are not finite are missing.
+        """
+        return MadeRows((self.n_rows, self.n_numbers), self._numbers)
 
     @quietly
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        """Return some rows of :meth:`numbers`; non-finite values are missing."""
+    def _numbers(self, rows: slice) -> np.ndarray:
         made: list[np.ndarray] = []
-        for place, column in enumerate(self.columns):
-            if column.kind in (NUMBER, DURATION):
-                read = _floats if column.kind == NUMBER else _durations
-                made.append(read(self.block(place, rows)))
-            elif column.parts:
-                parts = _date_parts(self.block(place, rows))
-                made.extend(parts[: len(column.parts)])
-        block = np.column_stack(made)
-        block[~np.isfinite(block)] = np.nan
-        return block
+        for column in self.columns:
+            if not column.parts:
+                continue
+            block = self.table.part(column.place, rows)
+            if column.kind == NUMBER:
+                made.append(_floats(block))
+            elif column.kind == DURATION:
+                made.append(_durations(block))
+            else:
+                made.extend(_date_parts(block)[: len(column.parts)])
+        numbers = np.column_stack(made) if made else np.zeros((0, 0))
+        numbers[~np.isfinite(numbers)] = np.nan
+        return numbers
 
     def counts(self, place: int) -> Mapping[str, int]:
         """Return how many rows have each text that occurs in a column."""
@@ -503,8 +491,8 @@ class Table:
         return counts
 
     def entries(self, place: int, rows: slice) -> list:
-        """Return some values of a column as objects."""
-        return read_quietly(lambda: _entries(self.block(place, rows)))
+        """Return some values of a column as objects, independently of each other."""
+        return read_quietly(lambda: _entries(self.table.part(place, rows)))
 
     def codes(self, place: int, rows: slice, code_of: Mapping[Any, int]) -> list[int]:
         """Return the code of each value: that of its text, or else of `_NoText`."""
@@ -513,22 +501,13 @@ class Table:
             self.entries(place, rows), lambda value: code_of.get(text_of(value), rare)
         )
 
-    def texts(self, place: int, rows: slice) -> list[str]:
-        """Return texts of any length for splitting into words; "" for other values."""
-        return [
-            str.__str__(value).encode("utf-8", "backslashreplace").decode()
-            if issubclass(type(value), str)
-            else ""
-            for value in self.entries(place, rows)
-        ]
-
     def ids(self, place: int, rows: slice) -> np.ndarray:
         """Return ids as whole numbers, and numbers as they are; -1 for missing ones."""
-        if kind_of(self.columns[place].dtype) == NUMBER:
-            found = np.array(read_quietly(lambda: _floats(self.block(place, rows))))
-            found[~np.isfinite(found)] = -1.0
-            return found
-        return np.array(_of_each(self.entries(place, rows), id_of))
+        if kind_of(self.columns[place].dtype) != NUMBER:
+            return np.array(_of_each(self.entries(place, rows), id_of))
+        found = read_quietly(lambda: np.array(_floats(self.table.part(place, rows))))
+        found[~np.isfinite(found)] = -1.0
+        return found
 
 
 def code_table(texts: Sequence[str]) -> dict[Any, int]:

@@ -41,8 +41,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     with_mean : bool, default=True
         Whether to subtract means. False preserves zeros, accepts sparse rows, and
         spends the whole budget on the differences.
-    with_std : bool, default=True
-        Whether to divide features by their standard deviations.
     unseen : {"zero", "keep"}, default="zero"
         How :meth:`transform` treats unseen features, whose variance does not exceed the
         noise so that their scale is unknown. "zero" returns zeros, as
@@ -63,12 +61,12 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     mean_ : ndarray of shape (n_features,) or None
         Private means. They are 0 for unseen features, or the midpoint with `bounds`.
         None with ``with_mean=False``.
-    scale_ : ndarray of shape (n_features,) or None
+    scale_ : ndarray of shape (n_features,)
         Private standard deviations. They are 1 for unseen features, or half of the
-        extent with `bounds`. None with ``with_std=False``.
-    var_ : ndarray of shape (n_features,) or None
+        extent with `bounds`.
+    var_ : ndarray of shape (n_features,)
         Squared standard deviations. They are 0 for unseen features and infinite if they
-        exceed the largest float. None with ``with_std=False``.
+        exceed the largest float.
     unseen_features_ : ndarray of bool of shape (n_features,)
         Mask of the features that are indistinguishable from noise: they are constant,
         or differ between too few rows. This mask is private too.
@@ -145,7 +143,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **TableEstimator._privacy_constraints,
         "with_mean": ["boolean"],
-        "with_std": ["boolean"],
         "unseen": [StrOptions({"zero", "keep"})],
         "missing": [StrOptions({"raise", "mean"})],
         "bounds": [tuple, list, np.ndarray, None],
@@ -157,7 +154,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
         with_mean: bool = True,
-        with_std: bool = True,
         unseen: str = "zero",
         missing: str = "raise",
         bounds=None,
@@ -167,7 +163,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.with_mean = with_mean
-        self.with_std = with_std
         self.unseen = unseen
         self.missing = missing
         self.bounds = bounds
@@ -178,11 +173,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not (self.with_mean or self.with_std):
-            raise ValueError(
-                "with_mean=False and with_std=False leave nothing to do; set one of "
-                "them to True"
-            )
         if self._allows_nan() and not self.with_mean:
             raise ValueError(
                 'missing="mean" fills in means, which with_mean=False does not '
@@ -277,20 +267,14 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.mean_ = law.mean
         self.unseen_features_ = ~law.seen
         self.present_shares_ = law.present
-        self.scale_ = self.var_ = None
-        if self.with_std:
-            self.scale_ = law.scale
-            with np.errstate(all="ignore"):
-                self.var_ = np.where(law.seen, np.square(law.scale), 0.0)
+        self.scale_ = law.scale
+        with np.errstate(all="ignore"):
+            self.var_ = np.where(law.seen, np.square(law.scale), 0.0)
 
     def _weights(self) -> np.ndarray:
         """Return the factors of deviations from the mean; 0 for unseen features."""
-        weights = np.ones(self.n_features_in_)
-        if self.scale_ is not None:
-            weights = 1.0 / self.scale_
-        if self.unseen == "zero":
-            weights = np.where(self.unseen_features_, 0.0, weights)
-        return weights
+        lost = self.unseen_features_ & (self.unseen == "zero")
+        return np.where(lost, 0.0, 1.0 / self.scale_)
 
     def transform(self, X):
         """Center and scale rows by the released values.
@@ -320,7 +304,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         )
         weights, mean = self._weights(), self.mean_
         reach = np.full(self.n_features_in_, math.inf)
-        if mean is not None and self.scale_ is not None and has_budget(self.privacy_):
+        if mean is not None and has_budget(self.privacy_):
             reach[~self.unseen_features_] = FARTHEST
         precision = np.float32 if X.dtype == np.float32 else np.float64
         if sparse.issparse(X):

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import TransformerMixin
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
@@ -16,19 +15,18 @@ from .._base.estimator import OutputUnits, Seed, Self, TableEstimator, unweighte
 from .._base.sklearn_compat import Interval, check_input_features
 from .._linalg.walks import quietly, row_blocks, rows_per_block
 from .._statistics.feature_scales import FARTHEST, FeatureLaw, refuse_too_few
-from .._tables.clusters import refuse_on_cluster
 from .._tables.columns import (
     check_feature,
     column_names,
-    dtypes_of,
     first_names,
     frame_of_arrow,
     is_arrow,
+    is_polars,
     is_sparse,
     position_of,
-    refuse_same_names,
+    refuse_on_cluster,
 )
-from .._tables.table import compare_features, table_shape
+from .._tables.table import Table, compare_features
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count, shown
@@ -40,15 +38,14 @@ from ._columns import (
     DURATION,
     NUMBER,
     PARTS,
-    TEXT,
     USER,
     Column,
-    Table,
     TableStatistics,
+    Vectors,
     code_table,
-    kind_of,
     may_occur,
     text_of,
+    treatment,
 )
 from ._scaler import standardized
 
@@ -85,10 +82,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     max_categories : int, default=30
         Maximum number of categories to keep of a column whose categories are found. The
         categories with the largest private counts are kept.
-    text : list of int or str, or None, default=None
-        Columns of long text. Their words are hashed, and nothing is released.
-    n_text_features : int, default=64
-        Number of output columns per column of long text.
     user_feature : int, str or None, default=None
         Column of user ids, which are passed through. Numbers are unchanged, other ids
         are mapped to integers that only depend on the id, and missing ids become -1.
@@ -101,8 +94,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     Attributes
     ----------
     kinds_ : dict of str to str
-        How each column is treated: "number", "duration", "date", "day", "categories",
-        "text" or "user". This depends only on dtypes and parameters.
+        How each column is treated: "number", "duration", "date", "day", "categories"
+        or "user". This depends only on dtypes and parameters.
     categories_ : dict of str to list of str
         Categories of each column: the given categories in the given order, or the
         private categories in alphabetical order.
@@ -182,12 +175,10 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         **TableEstimator._privacy_constraints,
         "categories": [dict, None],
         "max_categories": [Interval(Integral, 1, None, closed="left")],
-        "text": [list, tuple, None],
-        "n_text_features": [Interval(Integral, 1, 2**20, closed="both")],
         "user_feature": [Integral, str, None],
         "add_indicator": ["boolean"],
     }
-    _array_parameters: ClassVar[tuple[str, ...]] = ("categories", "text")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("categories",)
 
     def __init__(
         self,
@@ -196,8 +187,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         delta: float = 1e-6,
         categories=None,
         max_categories: int = 30,
-        text=None,
-        n_text_features: int = 64,
         user_feature: int | str | None = None,
         add_indicator: bool = False,
         accountant: PrivacyAccountant | None = None,
@@ -207,8 +196,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         self.delta = delta
         self.categories = categories
         self.max_categories = max_categories
-        self.text = text
-        self.n_text_features = n_text_features
         self.user_feature = user_feature
         self.add_indicator = add_indicator
         self.accountant = accountant
@@ -250,50 +237,53 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         {returns_plan}
         """
         self._check_parameters()
-        table, users = self._table(X), self._users_at_hand()
-        table = table if users is None else table.of_users(len(users))
-        return self._planned(self._statistics_of(table, self._public_categories(table)))
+        rows, users = self._vectors(X), self._users_at_hand()
+        rows = rows if users is None else rows.of_users(len(users))
+        return self._planned(self._statistics_of(rows, self._public_categories(rows)))
 
     def _statistics(self, n_samples, n_numbers, n_columns) -> TableStatistics:
         refuse_too_few(n_samples)
         budget = self._budget_of_fit()
         return TableStatistics(n_samples, n_numbers, n_columns, *budget)
 
-    def _statistics_of(self, table: Table, public: Mapping) -> TableStatistics:
-        n_numbers = sum(len(column.parts) for column in table.columns)
-        return self._statistics(table.n_rows, n_numbers, len(_found(table, public)))
+    def _statistics_of(self, rows: Vectors, public: Mapping) -> TableStatistics:
+        return self._statistics(rows.n_rows, rows.n_numbers, len(_found(rows, public)))
 
     # -- columns, by what is public -------------------------------------------------
 
-    def _table(self, X, *, compared=None, reset=False) -> Table:
+    def _vectors(self, X, *, compared=None, reset=False) -> Vectors:
         """Check the form of a table; `compared` is the estimator that it belongs to."""
-        if is_sparse(X):
-            raise TypeError(
-                "Sparse data was passed for X, but dense data is required: pass "
-                "X.toarray() or a dataframe"
-            )
-        X = _with_columns(X)
-        refuse_same_names(column_names(X), "X")
-        shape = table_shape(X)
-        # A stand-in for lists has neither names nor values.
-        lists = isinstance(X, (list, tuple))
-        named = np.broadcast_to(np.array(None), shape) if lists else X
-        compare_features(compared, named, reset)
+        table = Table(_with_columns(X))
+        compare_features(compared, table.like, reset)
         fitted = compared is not None and not reset
-        columns = self._fitted_columns(named) if fitted else self._columns(named)
-        return Table(X, columns, shape[0])
+        columns = self._fitted_columns(table) if fitted else self._columns(table)
+        return Vectors(table, columns, table.shape[0])
 
-    def _columns(self, X) -> list[Column]:
-        chosen = self._chosen(column_names(X), int(X.shape[1]))
+    def _columns(self, table: Table) -> list[Column]:
+        """Return columns with their kinds, which parameters or dtypes choose."""
+        chosen: dict[int, str] = {}
+        users = [] if self.user_feature is None else [self.user_feature]
+        for parameter, kind, features in (
+            ("categories", CATEGORIES, self.categories or {}),
+            ("user_feature", USER, users),
+        ):
+            for feature in features:
+                place = _place(feature, table, parameter)
+                if place in chosen:
+                    raise ValueError(
+                        f"{parameter} has column {feature!r}, which is already named "
+                        "elsewhere: each column must have one kind"
+                    )
+                chosen[place] = kind
         return [
             Column(name, j, chosen.get(j, _kind(name, dtype)), dtype)
-            for j, (name, dtype) in enumerate(_names_and_dtypes(X))
+            for j, (name, dtype) in enumerate(_names_and_dtypes(table))
         ]
 
-    def _fitted_columns(self, X) -> list[Column]:
+    def _fitted_columns(self, table: Table) -> list[Column]:
         """Return columns with their kinds of fit; refuse other dtypes."""
         columns = []
-        for j, (name, dtype) in enumerate(_names_and_dtypes(X)):
+        for j, (name, dtype) in enumerate(_names_and_dtypes(table)):
             kind, own = self.kinds_[name], _kind(name, dtype)
             if kind in PARTS and own != kind and {own, kind} != {DATE, DAY}:
                 raise ValueError(
@@ -303,38 +293,17 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             columns.append(Column(name, j, kind, dtype))
         return columns
 
-    def _chosen(self, labels, n_columns: int) -> dict[int, str]:
-        """Return kinds that parameters choose, by positions."""
-        chosen: dict[int, str] = {}
-        given = self.categories or {}
-        users = [] if self.user_feature is None else [self.user_feature]
-        for parameter, kind, features in (
-            ("categories", CATEGORIES, given),
-            ("text", TEXT, self.text or ()),
-            ("user_feature", USER, users),
-        ):
-            for feature in features:
-                position = _position(feature, labels, n_columns, parameter)
-                if position in chosen:
-                    raise ValueError(
-                        f"{parameter} has column {feature!r}, which is already named "
-                        "elsewhere: each column must have one kind"
-                    )
-                chosen[position] = kind
-        return chosen
-
-    def _public_categories(self, table: Table) -> dict[str, list[str]]:
+    def _public_categories(self, rows: Vectors) -> dict[str, list[str]]:
         """Return the categories that are given, by the names of columns."""
-        labels = [column.name for column in table.columns]
         asked = {
-            _position(feature, labels, len(labels), "categories"): values
+            _place(feature, rows.table, "categories"): values
             for feature, values in (self.categories or {}).items()
         }
         public = dict[str, list[str]]()
-        for column in table.columns:
+        for column in rows.columns:
             if column.kind != CATEGORIES:
                 continue
-            values = asked.get(column.position, _FOUND)
+            values = asked.get(column.place, _FOUND)
             if not (isinstance(values, str) and values == _FOUND):
                 texts = public[column.name] = _texts(column.name, values)
                 if texts and not any(may_occur(t, column.dtype) for t in texts):
@@ -343,7 +312,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                         f"{column.dtype}, has one of the given categories as its text: "
                         "convert the column with astype(str), or give its values"
                     )
-            elif kind_of(column.dtype) not in (CATEGORIES, NUMBER):
+            elif treatment(column.dtype) not in (CATEGORIES, NUMBER):
                 raise ValueError(
                     f"categories: column {column.name!r} of dtype {column.dtype} has "
                     "no categories to find; remove it"
@@ -376,50 +345,49 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            unread = self._by_user(self._table(X, compared=self, reset=True), users)
+            unread = self._by_user(self._vectors(X, compared=self, reset=True), users)
             public = self._public_categories(unread)
             statistics = self._statistics_of(unread, public)
             plan = self._planned(statistics, in_fit=True)
             # It is charged here, and values are read from here on.
             n_public = statistics.n_samples
-            release, table = self._start_release(plan, unread, n_public=n_public)
-            law = statistics.run(release, table, _found(table, public))
-            self._set_law(table, public, law)
+            release, rows = self._start_release(plan, unread, n_public=n_public)
+            law = statistics.run(release, rows, _found(rows, public))
+            self._set_law(rows, public, law)
             self.n_samples_ = statistics.n_samples
             self.privacy_ = plan
             self._warn_of_unseen(
                 "transform returns 0 for them",
                 "scale them by public bounds before",
             )
-            self._warn_of_rare(table, public, law)
+            self._warn_of_rare(rows, public, law)
         return self
 
-    def _set_law(self, table: Table, public: Mapping, law) -> None:
+    def _set_law(self, rows: Vectors, public: Mapping, law) -> None:
         """Set the fitted attributes from public and released values."""
-        found = _found(table, public)
-        kept = dict(zip(found, law.categories, strict=True))
-        self.kinds_ = {column.name: column.kind for column in table.columns}
+        kept = dict(zip(_found(rows, public), law.categories, strict=True))
+        self.kinds_ = {column.name: column.kind for column in rows.columns}
         self.categories_ = {}
-        for place, column in enumerate(table.columns):
+        for column in rows.columns:
             if column.kind == CATEGORIES:
-                counts = kept.get(place, {})
+                counts = kept.get(column.place, {})
                 most = sorted(counts, key=lambda text: (-counts[text], text))
                 texts = sorted(most[: self.max_categories])
                 self.categories_[column.name] = public.get(column.name, texts)
-        names = [part for column in table.columns for part in column.parts]
+        names = [part for column in rows.columns for part in column.parts]
         self.scaled_features_ = np.array(names, dtype=object)
         none = np.zeros(0)
         numbers = law.numbers or FeatureLaw(none, none, none > 0, none, none)
         self.mean_, self.scale_ = numbers.mean, numbers.scale
         self.present_shares_, self.unseen_features_ = numbers.present, ~numbers.seen
 
-    def _warn_of_rare(self, table: Table, public: Mapping, law) -> None:
+    def _warn_of_rare(self, rows: Vectors, public: Mapping, law) -> None:
         """Warn of columns of which most rows have no released category."""
         if not has_budget(self.privacy_):
             return
         rare = []
-        for place, counts in zip(_found(table, public), law.categories, strict=True):
-            name = table.columns[place].name
+        for place, counts in zip(_found(rows, public), law.categories, strict=True):
+            name = rows.columns[place].name
             kept = sum(counts[text] for text in self.categories_[name])
             if kept < _MOST * self.n_samples_:
                 rare.append(name)
@@ -429,8 +397,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         warn(
             f"most values are rare or missing in {first_names(rare)}: categories need "
             f"a private count above {threshold:.0f}. Convert objects that are numbers "
-            "or dates with pd.to_numeric or pd.to_datetime; drop columns of ids, and "
-            "name long text in text. Otherwise use more rows or a larger epsilon, or "
+            "or dates with pd.to_numeric or pd.to_datetime; drop columns of ids "
+            "and of long text. Otherwise use more rows or a larger epsilon, or "
             "pass public categories",
             NoisyFitWarning,
         )
@@ -449,8 +417,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             Names in the order of the columns of X. Numbers keep their names, followed
             by ``<column>_missing`` with `add_indicator`. Dates become
             ``<column>_<part>``. Categories become ``<column>_<category>``,
-            ``<column>_rare`` and ``<column>_missing``. Long text becomes
-            ``<column>_<number>``.
+            ``<column>_rare`` and ``<column>_missing``.
         """
         check_is_fitted(self)
         check_input_features(self, input_features)
@@ -470,8 +437,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             texts = [f"{name}_{text}" for text in self.categories_[name]]
             others = [f"{name}_rare", f"{name}_missing"]
             return [text + "_" * (text in others) for text in texts] + others
-        if kind == TEXT:
-            return [f"{name}_{number}" for number in range(self.n_text_features)]
         if kind == USER:
             return [name]
         missing = [f"{name}_missing"] * self.add_indicator
@@ -492,7 +457,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             Unknown and rare values have a 1 in ``<column>_rare``.
         """
         check_is_fitted(self)
-        table = self._table(X, compared=self).read()
+        table = self._vectors(X, compared=self)
         width = len(self.get_feature_names_out())
         out = np.zeros((table.n_rows, width))
         codes = {name: code_table(texts) for name, texts in self.categories_.items()}
@@ -501,7 +466,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         return out
 
     @quietly
-    def _fill(self, out: np.ndarray, table: Table, rows: slice, codes: dict) -> None:
+    def _fill(self, out: np.ndarray, table: Vectors, rows: slice, codes: dict) -> None:
         """Write some rows as numbers."""
         numbers = table.numbers()[rows] if len(self.scale_) else out[:, :0]
         weights = np.where(self.unseen_features_, 0.0, 1.0 / self.scale_)
@@ -515,9 +480,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             if kind == CATEGORIES:
                 chosen = np.array(table.codes(j, rows, codes[name]), dtype=int)
                 own[np.arange(len(own)), chosen] = 1.0
-            elif kind == TEXT:
-                hashing = HashingVectorizer(n_features=self.n_text_features)
-                own[:] = hashing.transform(table.texts(j, rows)).toarray()
             elif kind == USER:
                 own[:, 0] = table.ids(j, rows)
             else:
@@ -527,39 +489,39 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                     own[:, -1] = hole
 
     def _output_units(self) -> OutputUnits | None:
-        kinds = self.kinds_.items()
         if USER in self.kinds_.values():
             return None
         sides, of_blocks, unseen = [], list[int](), iter(self.unseen_features_)
-        for number, (name, kind) in enumerate(kinds):
+        for number, (name, kind) in enumerate(self.kinds_.items()):
             names = self._names_of(name, kind)
             of_blocks += [number if kind == CATEGORIES else -1] * len(names)
-            side = [(-float(kind == TEXT), 1.0)] * len(names)
+            side = [(0.0, 1.0)] * len(names)
             for place in range(len(PARTS.get(kind, ()))):
                 side[place] = (0.0, 0.0) if next(unseen) else (-np.inf, np.inf)
             sides += side
-        blocks = sum(kind not in PARTS for _, kind in kinds)
+        blocks = sum(kind == CATEGORIES for kind in self.kinds_.values())
         square = blocks + np.sum(~self.unseen_features_)
         return OutputUnits(np.transpose(sides), float(square), np.array(of_blocks))
 
 
-def _found(table: Table, public: Mapping[str, list[str]]) -> list[int]:
+def _found(rows: Vectors, public: Mapping[str, list[str]]) -> list[int]:
     """Return places of columns whose categories are to be found."""
     return [
-        place
-        for place, column in enumerate(table.columns)
+        column.place
+        for column in rows.columns
         if column.kind == CATEGORIES and column.name not in public
     ]
 
 
 def _with_columns(X):
     """Return a frame of pandas or polars, an array or lists, converted from X."""
-    if isinstance(X, np.matrix):
-        raise TypeError("X must not be an np.matrix: pass np.asarray(X)")
-    if isinstance(X, np.ma.MaskedArray):
-        raise TypeError("X must not be a masked array: pass X.filled(np.nan)")
+    if is_sparse(X):
+        raise TypeError(
+            "Sparse data was passed for X, but dense data is required: pass "
+            "X.toarray() or a dataframe"
+        )
     refuse_on_cluster(X, "DPTableVectorizer")
-    if hasattr(X, "iloc") or type(X).__module__.startswith("polars"):
+    if hasattr(X, "iloc") or is_polars(X):
         return X
     if is_arrow(X):
         return frame_of_arrow(X)
@@ -573,17 +535,18 @@ def _with_columns(X):
     return X if isinstance(X, (np.ndarray, list, tuple)) else np.asarray(X)
 
 
-def _names_and_dtypes(X) -> list[tuple[str, Any]]:
+def _names_and_dtypes(table: Table) -> list[tuple[str, Any]]:
     """Return the name and the dtype of each column of a frame or an array."""
-    labels, n_columns = column_names(X), int(X.shape[1])
+    labels, dtypes, n_columns = table.names, table.dtypes, table.shape[1]
+    if labels is None:
+        dtypes = [dtypes[0] or np.dtype(object)] * n_columns  # of lists objects
     named = labels is not None and all(isinstance(name, str) for name in labels)
     names = map(str, labels) if named else (f"x{j}" for j in range(n_columns))
-    dtypes = dtypes_of(X) if labels is not None else dtypes_of(X) * n_columns
     return list(zip(names, dtypes, strict=True))
 
 
 def _kind(name, dtype) -> str:
-    kind = kind_of(dtype)
+    kind = treatment(dtype)
     if kind is None:
         complex_ = "Complex data not supported: " if str(dtype)[:7] == "complex" else ""
         raise ValueError(
@@ -593,14 +556,16 @@ def _kind(name, dtype) -> str:
     return kind
 
 
-def _position(feature, labels, n_columns: int, parameter: str) -> int:
-    """Return the position of the column that a parameter names."""
+def _place(feature, table: Table, parameter: str) -> int:
+    """Return the place of the column that a parameter names."""
     check_feature(feature, parameter)
+    labels = table.names
     if labels is None and isinstance(feature, str):
         raise ValueError(
             f"{parameter}={feature!r}, but X has no column names: pass its position"
         )
-    return position_of(feature, labels or range(n_columns), parameter)
+    names = range(table.shape[1]) if labels is None else labels
+    return position_of(feature, names, parameter) % len(names)
 
 
 def _texts(name: str, values: Any) -> list[str]:

@@ -145,7 +145,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             Ratings table with users, items and other columns, which are ignored with a
             warning. If a user rates an item several times, the last rating counts.
             Alternatively, a sparse matrix of users x items whose stored entries are the
-            ratings. Users of a dask collection are summed on its cluster.
+            ratings.
         y : array-like of shape (n_ratings,)
             Ratings. Pass None with a sparse matrix.
 

@@ -199,9 +199,8 @@ class DPMatrixFactorization(
             warning. Alternatively, a sparse matrix of users x items whose stored
             entries are the ratings, or a parquet file as a path,
             ``pyarrow.parquet.ParquetFile`` or ``pyarrow.dataset.Dataset``. Files,
-            memory maps and arrays of other libraries are read in blocks of rows.
-            Dask collections are summed on their cluster, and their users get no models
-            here (:ref:`clusters`).
+            memory maps and arrays of other libraries are read in blocks of rows, and
+            the columns that are used of dask collections into memory.
         y : array-like of shape (n_ratings,) or None, default=None
             Ratings, unless X contains them in the column `rating_feature` or as the
             entries of a sparse matrix. Ignored with `implicit`.
@@ -221,8 +220,7 @@ class DPMatrixFactorization(
             found = self._released_items(X, y, begin)
             catalog, self.privacy_, items, rows, index = found
             self._set_items(catalog, items)
-            # What belongs to users, apart from all public attributes; of users on a
-            # cluster nothing comes here.
+            # What belongs to users, apart from all public attributes.
             self._personal = self._fitted_users(rows, index)
         return self
 
@@ -289,8 +287,6 @@ class DPMatrixFactorization(
 
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> RaterModels:
         """Fit every user beside the items' model, each from their rows alone."""
-        if index is None:  # of users on a cluster
-            return RaterModels.empty(len(self.ridge_))
         model = self._item_model()
         fit = click_weights if self._of_clicks() else user_weights
         weights = list(rows.map(lambda block: fit(block, model), self.n_jobs))

@@ -7,7 +7,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Set
-from functools import partial
 from itertools import pairwise
 from numbers import Integral, Real
 
@@ -15,7 +14,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from .._tables.clusters import ClusterTable, ClusterUsers, brought_here, task
 from .._tables.columns import (
     as_numbers,
     check_feature,
@@ -270,8 +268,6 @@ class Ratings:
     """
 
     def __init__(self, estimator, X, y=None, *, reset: bool, rated: bool = True):
-        if not reset:  # what is made of them has a number a row, here
-            X, y = brought_here(X), brought_here(y)
         self.index = X.index if hasattr(X, "iloc") else None
         self._clicks = not rated or getattr(estimator, "implicit", False)
         self._name = getattr(estimator, "rating_feature", None)
@@ -300,8 +296,7 @@ class Ratings:
                 "pass a matrix of users x items as scipy.sparse.csr_array(X)"
             )
         elif rated and not (self._clicks and y is None):
-            table = self._table if isinstance(self._table, ClusterTable) else None
-            self._beside = deferred_targets(estimator, y, n_rows, beside=table)
+            self._beside = deferred_targets(estimator, y, n_rows)
 
     def warn_of_others(self) -> None:
         """Warn of columns that are not used, which may hold ratings."""
@@ -323,8 +318,6 @@ class Ratings:
         self._y = None
         if self._beside is not None and not self._clicks:
             self._y = self._beside.read()
-        if isinstance(self._table, ClusterTable):
-            return self
         users, items, *rated = zip(*self._table.blocks(self.places), strict=True)
         users = [id_array(part, "user_feature") for part in users]
         items = [id_array(part, "item_feature") for part in items]
@@ -337,23 +330,9 @@ class Ratings:
         return self
 
     def grouped(self, catalog: IdIndex, limits) -> tuple:
-        """Return the last rating of each user and item of a catalog, and the users.
-
-        Users on a cluster stay there, and their ids too.
-        """
+        """Return the last rating of each user and item of a catalog, and the users."""
         how = {"catalog": catalog, "limits": limits}
-        if not isinstance(self._table, ClusterTable):
-            return _grouped(self.users, self.items, self.values, **how)
-        user, item, *given = map(self._table.column, self.places)
-        if given:
-            numbers = task(_numbers, public=True, name=self._name)
-            given = [list(map(numbers, given[0]))]
-        elif self._y is None:
-            given = [self._table.apply(_zeros)]
-        else:
-            given = [self._y]
-        make = partial(_group, **how)
-        return ClusterUsers([user, item, *given], make, *_DEFAULTS), None
+        return _grouped(self.users, self.items, self.values, **how)
 
 
 def _numbers(column, name: str | None) -> np.ndarray:
@@ -364,14 +343,6 @@ def _numbers(column, name: str | None) -> np.ndarray:
     said = f"rating_feature={name!r} must name a column of finite numbers"
     said = "Input X contains NaN or infinity" if name is None else said
     raise ValueError(f"{said}: drop or fill rows without a rating")
-
-
-def _zeros(part) -> np.ndarray:
-    return np.zeros(len(part))
-
-
-def _group(users, items, ratings, **how) -> UserRatings | None:
-    return _grouped(users, items, ratings, **how)[0] if len(users) else None
 
 
 def _grouped(

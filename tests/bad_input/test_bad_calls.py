@@ -170,7 +170,6 @@ FITS += [
     pca("X|NaN", X=sparse.csr_array(late(NAN)), charges=1),
     pca("X has more values than an array", X=sparse.coo_array((2**62, 2))),
     scaler("X has more values", X=sparse.coo_array((2**62, 2)), with_mean=False),
-    scaler("with_mean|with_std", with_mean=False, with_std=False),
     scaler("missing|with_mean", missing="mean", with_mean=False),
     scaler("X|with_mean", X=sparse.csr_array(ROWS)),
     scaler("X|bounds", X=sparse.csr_array(ROWS), with_mean=False, bounds=(-1, 1)),
@@ -325,11 +324,9 @@ FITS += [
 ]
 FITS += [
     cities("delta|categories", delta=2e-15),
-    cities("text", text=["note"]),
-    cities("text", text=["city", 1]),
     cities("user_feature", user_feature="id"),
-    cities("user_feature|city", text=["city"], user_feature="city"),
-    table("text|position", text=["a"]),
+    cities("user_feature|city", categories={"city": []}, user_feature="city"),
+    table("user_feature|position", user_feature="a"),
     table("n_samples", X=CITIES[:1]),
     table("more|X", X=CITIES.assign(more=1j)),
     table("more|period", X=CITIES.assign(more=pd.Period("2020-01"))),

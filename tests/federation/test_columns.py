@@ -62,7 +62,7 @@ def test_columns_are_put_in_the_order_of_the_task(kind):
         (NAMES[:6], range(6), "X has no column names"),
         (NAMES[:6], [*NAMES[:5], "g"], "has no columns 'f5'"),
         (NAMES[:6], [*NAMES[:6], "id"], "unexpected columns 'id'"),
-        (NAMES[:6], [*NAMES[:5], "f4"], "columns of X must differ, got 'f4' twice"),
+        (NAMES[:6], [*NAMES[:5], "f4"], "X has several columns with the same name"),
         (NAMES[:6], [*NAMES[:5], 5], "has no columns 'f5'"),
     ],
 )

@@ -54,7 +54,7 @@ X, Y = table()
 
 def model(last=None, **given):
     last = DPRidgeClassifier(classes=[0, 1]) if last is None else last
-    return make_private_pipeline(DPTableVectorizer(text=["note"], **given), last)
+    return make_private_pipeline(DPTableVectorizer(**given), last)
 
 
 def search(estimator=None, space=SPACE, **given):
@@ -125,11 +125,11 @@ def test_arrays_of_objects_and_lists_stay_what_they_are(form, asked):
 
 def test_columns_and_texts_reach_steps_and_scorers():
     columns = make_column_transformer(
-        (DPTableVectorizer(text=["note"]), ["age", "note"]),
+        (DPTableVectorizer(), ["age", "note"]),
         (DPTableVectorizer(), ["city", "when"]),
     ).set_output(transform="pandas")
     estimator = make_private_pipeline(columns, DPRidgeClassifier(classes=[0, 1]))
-    space = {"columntransformer__dptablevectorizer-1__n_text_features": [4, 8]}
+    space = {"columntransformer__dptablevectorizer-1__max_categories": [4, 8]}
     found = search(estimator, space).fit(X, Y)
     assert found.score(X, Y) > 0.6
     assert list(found.feature_names_in_) == list(X.columns)
@@ -325,7 +325,7 @@ def test_a_search_is_one_entry_with_its_failures():
 
 
 def test_public_categories_cost_no_failure():
-    given = {"categories": {"city": ["Graz", "Linz"]}}
+    given = {"categories": {"city": ["Graz", "Linz"], "note": ["red ball"]}}
     assert search(model(**given)).plan_for(X).failure == 0.0
     # The dearest candidate decides.
     space = {"dptablevectorizer__categories": [None, given["categories"]]}
@@ -372,7 +372,7 @@ REFUSED = {
         "town",
     ),
     "a candidate's column": (
-        {"space": {"dptablevectorizer__text": [["note"], ["letter"]]}},
+        {"space": {"dptablevectorizer__user_feature": [None, "letter"]}},
         X,
         "param_grid.*letter",
     ),

@@ -268,9 +268,9 @@ def test_an_unfitted_pipeline_has_no_slices():
 
 def test_parameters_of_steps():
     model = whole()
-    model.set_params(pca__n_components=1, columns__num__with_std=False, epsilon=2.0)
+    model.set_params(pca__n_components=1, columns__num__unseen="keep", epsilon=2.0)
     assert model.get_params()["pca__n_components"] == 1
-    assert not columns_of(model).with_std
+    assert columns_of(model).unseen == "keep"
     twin = clone(model)
     assert twin.epsilon == 2.0
     assert twin["pca"] is not model["pca"]

@@ -292,10 +292,6 @@ def test_frames_of_sparse_columns_are_not_filled():
 @seeded
 def test_each_part_may_be_switched_off():
     X = normals() * 3.0 + 8.0
-    no_std = fitted(X, with_std=False)
-    assert no_std.scale_ is None
-    assert no_std.var_ is None
-    assert no_std.transform(X) == pytest.approx(X - no_std.mean_)
     no_mean = fitted(X, with_mean=False)
     assert no_mean.transform(X) == pytest.approx(X / no_mean.scale_)
     both = fitted(X)
@@ -327,7 +323,6 @@ def test_few_rows_are_warned_of_by_public_numbers():
 SETTINGS = {
     "both": {},
     "no mean": {"with_mean": False},
-    "no deviation": {"with_std": False},
     "bounds": {"bounds": (-1, 1)},
 }
 

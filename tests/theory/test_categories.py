@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
+from skdpspectral._tables.table import Table
 from skdpspectral.accounting import gaussian_delta
 from skdpspectral.preprocessing._columns import (
     CATEGORIES,
     CategoryCounts,
     Column,
-    Table,
+    Vectors,
 )
 from skdpspectral.sensitivity import (
     category_counts_sensitivity,
@@ -134,7 +135,7 @@ def test_thresholds_are_those_that_were_worked_out():
 def counts_of(rows):
     frame = pd.DataFrame(rows, dtype=object)
     columns = [Column(str(j), j, CATEGORIES) for j in range(frame.shape[1])]
-    table = Table(frame, columns, len(frame))
+    table = Vectors(Table(frame), columns, len(frame))
     return [table.counts(j) for j in range(frame.shape[1])]
 
 

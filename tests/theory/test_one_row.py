@@ -1,4 +1,4 @@
-"""One row of each user: the laws of orders and rows, whatever ids and parts are."""
+"""One row of each user: the laws of orders and rows, whatever ids are."""
 
 import math
 
@@ -15,11 +15,6 @@ LEVEL = 1e-6
 IDS = np.array([7, 3, 7, 7, 5, 3, 9, 7])
 
 
-def of_parts(ids, *ends):
-    """Return the users of rows in several parts."""
-    return UserRows(lambda: np.split(ids, ends), "users")
-
-
 def is_uniform(counts):
     return stats.chisquare(counts).pvalue > LEVEL
 
@@ -32,10 +27,9 @@ def test_the_order_is_uniform():
     assert is_uniform(counts)
 
 
-@pytest.mark.parametrize("ends", [(), (3,), (0, 1, 2, 7)])
-def test_each_user_shows_one_of_its_rows_uniformly(ends):
+def test_each_user_shows_one_of_its_rows_uniformly():
     """In any place, and independently of the others."""
-    coins, users = Coins(1), of_parts(IDS, *ends)
+    coins, users = Coins(1), UserRows(IDS)
     drawn = [UserDraw(users, coins).rows() for _ in range(8000)]
     assert all(sorted(IDS[rows]) == [3, 5, 7, 9] for rows in drawn[:50])
     table = np.array([rows[np.argsort(IDS[rows])] for rows in drawn])
@@ -48,20 +42,9 @@ def test_each_user_shows_one_of_its_rows_uniformly(ends):
     assert is_uniform(joint)
 
 
-@pytest.mark.parametrize("kind", [int, str])
-@pytest.mark.parametrize("ends", [(1,), (4, 4, 6), (0, 2, 8)])
-def test_parts_show_the_rows_of_the_whole(kind, ends):
-    """With the same coins, and where a user's rows are in several parts."""
-    ids = np.random.default_rng(0).integers(0, 40, 300)
-    ids = ids if kind is int else np.array([f"u{one}" for one in ids], dtype=object)
-    whole = UserDraw(of_parts(ids), Coins(3)).rows()
-    parts = UserDraw(of_parts(ids, *np.multiply(ends, 20)), Coins(3)).rows()
-    np.testing.assert_array_equal(whole, parts)
-
-
 def test_a_share_of_almost_one_is_the_last_row():
     """Products of a float below 1 and a large number may be rounded up."""
-    users = of_parts(np.zeros(7, dtype=int))
+    users = UserRows(np.zeros(7, dtype=int))
     (row,) = users.rows(np.array([0]), np.array([1.0 - 2.0**-53]))
     assert row == 6
 

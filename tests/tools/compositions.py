@@ -198,7 +198,7 @@ def grid_over(model):
     names = model.get_params(deep=True)
     by_name = {name.rpartition("__")[2]: name for name in names}
     if "unseen" in by_name:
-        return {by_name["with_std"]: [True, False]}
+        return {by_name["unseen"]: ["zero", "keep"]}
     if "max_categories" in by_name:
         return {by_name["max_categories"]: [1, 2]}
     known = (name for name in ("n_components", "clip_norm", "alpha") if name in by_name)

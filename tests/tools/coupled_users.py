@@ -62,5 +62,5 @@ def coupled(same):
 
 def _numbers(users, same):
     """Return the number of each user, by code, whatever the ids are."""
-    known = [same(one) for one in users._index.ids.tolist()]
+    known = [same(one) for one in users.ids[ids.codes_and_rows(users.ids)[1]].tolist()]
     return np.argsort(np.argsort(np.array(known, dtype=object).astype(str)))

@@ -456,10 +456,8 @@ def _plain(column):
 
 TABLE_FORMS = {"pandas": _frame, "polars": _polars_frame, "object": _objects}
 TABLES = [
-    DPTableVectorizer(epsilon=4.0, text=["note"], n_text_features=3),
-    DPTableVectorizer(
-        epsilon=4.0, categories={"word": ["a", "z"]}, add_indicator=True, text=["note"]
-    ),
+    DPTableVectorizer(epsilon=4.0),
+    DPTableVectorizer(epsilon=4.0, categories={"word": ["a", "z"]}, add_indicator=True),
     DPTableVectorizer(epsilon=4.0, user_feature="note", max_categories=1),
 ]
 
@@ -468,7 +466,7 @@ def fit_table(estimator, form, rows):
     """Fit a copy to a table; return what it shows."""
     model = clone(estimator)
     if form == "object":
-        model.set_params(text=None, user_feature=None, categories=None)
+        model.set_params(user_feature=None, categories=None)
     model.fit(TABLE_FORMS[form](rows))
     public = [[values[0] for values in FREQUENT.values()]]
     return applied(model, TABLE_FORMS[form](public))
