@@ -357,7 +357,8 @@ def test_ratings_are_read_row_by_row(odd, into):
     model = DPMatrixFactorization(user_feature=0, item_feature=1, rating_range=(1, 5))
 
     def read(X):
-        return Ratings(model, X, np.ones(N_ROWS), reset=True).read().ids()
+        found = Ratings(model, X, np.ones(N_ROWS), reset=True).read()
+        return found.users, found.items
 
     first = read(into(table))
     for column in (0, 1, 2):
