@@ -124,7 +124,8 @@ def plan_courses(order: PairOrder, mu: float, lengths: float, votes: float):
     None means pairs. A course is judged by the squared noise of the moment and of its
     center; for as few branches as possible it is kept as long as it is nearly the best.
     """
-    p, edge = order.n_features, 2.0 * math.sqrt(order.n_features) / (order.n_samples * mu)
+    p = order.n_features
+    edge = 2.0 * math.sqrt(p) / (order.n_samples * mu)
     scores, courses = [np.full(len(_RATIOS), edge**2 / (1.0 - lengths))], [None]
     for share in _SHARES:
         rest = 1.0 - lengths - share - votes
@@ -195,8 +196,8 @@ _AFAR = (
 )
 _FAR = (
     "Rows were compared with each other in pairs, because nearly all of them are far "
-    'from the private center. Features in different units can cause this; scale="ranks" '
-    "or a DPStandardScaler may help."
+    "from the private center. Features in different units can cause this; "
+    'scale="ranks" or a DPStandardScaler may help.'
 )
 
 
@@ -221,9 +222,9 @@ class Centered(Fit):
         self.lengths, self.test = None, 0.0
         if cost > 0.0:
             moved = sensitivity.mean_sensitivity(1.0, self.measured.n_rows)
-            shape, size = (2, N_OCTAVES), {"summation_error": 2.0**-50, "magnitude": 2.0}
-            given = ["lengths"], moved, mu * math.sqrt(cost), shape
-            (self.lengths,) = calibrate_alike(*given, lemma="length-parts", **size)
+            given = ["lengths"], moved, mu * math.sqrt(cost), (2, N_OCTAVES)
+            more = {"summation_error": 2.0**-50, "lemma": "length-parts"}
+            (self.lengths,) = calibrate_alike(*given, **more)
             if not measured:
                 unit = math.sqrt(2.0) / (self.voters.n_rows * mu)  # noise, share 1
                 self.test = min(max((unit / _VOTE_NOISE) ** 2, _VOTES[0]), _VOTES[1])
@@ -240,7 +241,8 @@ class Centered(Fit):
 
     def _remarks(self) -> tuple:
         if self.center == "none":
-            what = "the origin" if self.rows.box is None else "the midpoint of the bounds"
+            boxed = self.rows.box is not None
+            what = "the midpoint of the bounds" if boxed else "the origin"
             said = f"Variance is measured about {what}; no mean was estimated."
             return (Remark(said, Concern.MEASURED),)
         if self.center == "pairs":
@@ -263,10 +265,10 @@ class Centered(Fit):
                     sample = course.samples[part][0]
                     cost = self.mu * math.sqrt(math.fsum(shares))
                     moved = sensitivity.mean_sensitivity(1.0, sample.n_rows)
+                    given = names[part], moved, cost, (rows.p,)
                     more = {"summation_error": sample.rounding, "magnitude": 2.0}
-                    means += calibrate_alike(
-                        names[part], moved, cost, (rows.p,), lemma="shrinking-center", **more
-                    )
+                    more["lemma"] = "shrinking-center"
+                    means += calibrate_alike(*given, **more)
         last = self.last(suffix, rows, self.mu * math.sqrt(1.0 - spent))
         return Branch(course, tuple(means), votes, last)
 

@@ -20,8 +20,8 @@ from .statistic import HALF
 
 # Squared lengths, in units of a typical one, between which a row's vote is shared so
 # that its mean is its squared length; and the squared clips that are compared.
-KNOTS = np.array([0, 0.25, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 3, 5, *2.0 ** np.arange(3, 9)])
-KNOTS = np.append(KNOTS, [1024.0, 4096.0, 16384.0])
+KNOTS = np.array([0, 0.25, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 3, 5])
+KNOTS = np.append(KNOTS, np.exp2([3, 4, 5, 6, 7, 8, 10, 12, 14]))
 _CLIPS = np.append(1e-4, np.exp2(np.arange(-3.0, 10.01, 0.25)))
 
 # Deviations by which votes are seen; weight of what clipping changes, and how much of

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from .. import sensitivity
 from .._linalg import walks
 from .._tables.clipping import clip_rows, make_box, normalize_rows
-from .._tables.pairs import PairOrder, PairWalk, row_differences, sign_differences
+from .._tables.pairs import PairOrder, PairWalk, row_differences
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Remark, check_real, shown
 from .statistic import (
@@ -27,9 +27,8 @@ from .statistic import (
     pair_order,
 )
 
-CENTERS = ("auto", "none", "pairs", "private")
 # Of clients, who may also find one together.
-CENTERS_OF_CLIENTS = (*CENTERS, "shared")
+CENTERS_OF_CLIENTS = ("auto", "none", "pairs", "private", "shared")
 
 
 @dataclass(eq=False, repr=False)
@@ -68,13 +67,6 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Searched:
-    """Rows are measured from a private center, or with `or_pairs` maybe compared."""
-
-    or_pairs: bool
-
-
-@dataclass(frozen=True)
 class Shared:
     """Clients find a center together; each measures from there or compares pairs."""
 
@@ -83,11 +75,11 @@ class Shared:
 _SHORTEST_RADIUS, _LONGEST_RADIUS = 1e-60, 1e60
 
 
-def find_origin(center, search: bool):
+def find_origin(center):
     """Return the origin that a parameter `center` requests, or an error that names it.
 
-    Without `search`, "private" is a private mean and "auto" is pairs: the mean of rows
-    of a wide box would be mostly noise.
+    "private" is a private mean, and "auto" is pairs: the mean of rows of a wide box
+    would be mostly noise.
     """
     if isinstance(center, PrivateMean):
         if center.radius is None:
@@ -100,7 +92,7 @@ def find_origin(center, search: bool):
                 f"{_LONGEST_RADIUS:g}], got {radius}"
             )
         return PrivateMean(radius)
-    known = CENTERS if search else CENTERS_OF_CLIENTS
+    known = CENTERS_OF_CLIENTS
     if not isinstance(center, str) or center not in known:
         raise ValueError(
             f"center must be one of {known} or a PrivateMean(radius), got "
@@ -110,8 +102,6 @@ def find_origin(center, search: bool):
         return PublicPoint()
     if center == "shared":
         return Shared()
-    if search and center != "pairs":
-        return Searched(or_pairs=center == "auto")
     return PrivateMean() if center == "private" else Pairs()
 
 
@@ -125,10 +115,7 @@ _LONGEST = 1e100
 class RowBounds:
     """Bounds and origin of the rows of a fit, from public parameters alone.
 
-    Parameters are those of :class:`~skdpspectral.DPPCA`. With `search`, "auto" and
-    "private" mean a center that is found in steps, and not the mean of rows in a public
-    ball. With `ranks`, the differences of pairs are replaced by their signs, and the
-    box is for units alone.
+    Parameters are those of :class:`~skdpspectral.FederatedDPPCA`.
 
     `origin` is what rows are measured from. `weights` are those that a released mean
     may have: 1 over rows, half over pairs, or both where releases choose. `box` is the
@@ -147,10 +134,7 @@ class RowBounds:
         clip_norm=None,
         center="auto",
         scale=None,
-        search=False,
-        ranks=False,
     ):
-        self.ranks = ranks
         if not (scale is None or (isinstance(scale, str) and scale == "bounds")):
             raise ValueError(
                 f'scale must be None or "bounds", got {shown(scale)}: clients share '
@@ -166,9 +150,9 @@ class RowBounds:
         if self.box is not None:
             self.box_radius = sensitivity.box_radius(self.box.half_widths)
             self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
-        self.origin = origin = find_origin(center, search)
+        self.origin = origin = find_origin(center)
         self.weights = (HALF,) if isinstance(origin, Pairs) else (1.0,)
-        if origin == Searched(or_pairs=True) or isinstance(origin, Shared):
+        if isinstance(origin, Shared):
             self.weights = (1.0, HALF)
         self.clip = self.mean_radius = None
         if clip_norm is not None:
@@ -222,8 +206,6 @@ class RowBounds:
 
     def pairs(self, order: PairOrder, then=None) -> PairWalk:
         """Walk over differences of paired rows, in units of the box."""
-        if self.ranks:
-            return PairWalk(order, then=then, difference=sign_differences)
         row_map = None if self.box is None else self.box.to_unit
         return PairWalk(order, row_map, then=then, difference=row_differences)
 
@@ -279,8 +261,7 @@ class RowBounds:
             said = f"Variance is measured about {what}; no mean was estimated."
         if said:
             sentences.append(Remark(said, Concern.MEASURED))
-        box = None if self.ranks else self.box
-        flat = 0 if box is None else int(np.sum(box.half_widths == 0.0))
+        flat = 0 if self.box is None else int(np.sum(self.box.half_widths == 0.0))
         if flat:
             said = f"{flat} features have no extent and count for nothing."
             sentences.append(Remark(said, Concern.MEASURED))
@@ -303,9 +284,6 @@ def _check_radius(name: str, radius: float | None) -> None:
 # six tables and three simulations.
 _HIGHEST_FLOOR, _FLOOR_OF_NOISE = 1.6, 0.004
 _LEAST_LENGTH, _LARGEST_LENGTH = 1e-60, 1e60
-
-# Name of a moment that is released with what a center would have cost.
-EARLY = "second_moment_early"
 
 
 def floor_of(typical: float, edge: float) -> float:
@@ -350,12 +328,6 @@ def plan_second_moment(
         magnitude=2.0 * square,
         lemma=lemma if width is None else "projected-moment",
     )
-
-
-def share_of(plan: Any, name: str, other: str) -> float:
-    """Weight of one of two releases of a statistic in their mean, by their costs."""
-    costs = [plan[each].mu ** 2 for each in (name, other)]
-    return 0.5 if math.isinf(costs[0]) else costs[0] / (costs[0] + costs[1])
 
 
 # Shares of mu**2 of a private mean, and of what is made of rows about it.
@@ -409,12 +381,3 @@ class Centered(Combination):
 
     def remarks(self) -> tuple[str, ...]:
         return self.bounds.remarks()
-
-    def squared_error(self, mu: float, signal: float, noise: float) -> float:
-        """As that of the components, at the cost of the mean too."""
-        rest, paired = self.costs(mu)["rest"], self.order is not None
-        return self.rest.squared_error(rest, signal, noise, paired)
-
-    def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Expected projection distance under a plan, to first order."""
-        return math.sqrt(self.squared_error(plan.mu, signal, noise))

@@ -134,7 +134,7 @@ class ClippedMoments:
         longer = walked.reduce(partial(count_longer, points=points))
         longer, first, radii = longer * (unit * self.rows.n), 0, []
         wanted = (self.clipped * longer[0], self.far_number)
-        for votes, number in zip(self.votes, wanted):
+        for votes, number in zip(self.votes, wanted, strict=False):
             last = min(first + 2 ** len(votes), len(points) - 1)
             for vote in votes:
                 middle = (first + last) // 2

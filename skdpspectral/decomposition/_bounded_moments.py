@@ -12,14 +12,12 @@ import numpy as np
 from .. import sensitivity
 from .._base.sklearn_compat import StrOptions
 from .._base.strategies import register
-from .._linalg import eigen, walks
+from .._linalg import walks
 from .._statistics.row_bounds import (
     CENTERS,
     CENTERS_OF_CLIENTS,
     PrivateMean,
     RowBounds,
-    Searched,
-    floor_of,
     plan_second_moment,
     weight_of,
 )
@@ -27,10 +25,9 @@ from .._statistics.statistic import (
     HALF,
     Combination,
     Statistic,
-    mean_summation_error,
     pair_order,
 )
-from .._tables.clipping import clip_rows, normalize_rows
+from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder
 from ..accounting._gaussian import calibrate_alike
 from . import _kernels
@@ -87,160 +84,6 @@ class SecondMoment(Statistic):
         """Deviation of the noise off the diagonal of what :meth:`run` gives."""
         planned = getattr(plan[self.name], "noise_std", 0.0)
         return planned / math.sqrt(2.0) / weight_of(origin)
-
-    def squared_error(
-        self, mu: float, rank: int, signal: float, noise: float, paired: bool = False
-    ) -> float:
-        """Expected squared projection distance for Gaussian rows, to first order.
-
-        `signal` and `noise` are variances along the components beyond the noise, and
-        across them, in units of the bounded rows.
-        """
-        gap, cross = self._law(rank, signal, noise)
-        # Deviation of the noise off the diagonal.
-        private = self.bounds.second_radius**2 / (self.n_samples * mu)
-        sampling = cross / self.n_samples
-        searched = isinstance(self.bounds.origin, Searched)
-        if searched and self.bounds.clip is None and not paired:
-            # Rows of a normal law are of about the same length.
-            edge = 2.0 * math.sqrt(self.bounds.n_features) * private
-            private *= max(1.0, floor_of(1.0, edge)) ** 2
-        if paired:
-            # Of pairs that share rows; exact for clipped differences of normal rows.
-            order = pair_order(self.n_samples, self.bounds.n_features)
-            sampling *= 1.0 + 0.5 / order.n_shifts
-            private /= HALF
-        entries = 2.0 * rank * (self.bounds.n_features - rank)
-        return entries * (sampling + private**2) / gap**2
-
-    def _law(self, rank: int, signal: float, noise: float) -> tuple[float, float]:
-        """Gap, and variance of entries off the diagonal, of bounded Gaussian rows."""
-        degrees, clip = self.bounds.n_features - rank, self.bounds.clip
-        if clip is None:
-            return _kernels.unit_row_moments(signal + noise, noise, rank, degrees)
-        spread = rank * (signal + noise) + degrees * noise
-        kept = min(1.0, clip**2 / spread)
-        return kept * signal, kept**2 * noise * (signal + noise)
-
-
-@dataclass(frozen=True)
-class LayeredMoment(SecondMoment):
-    """Second moments of rows of different lengths, at the price of one.
-
-    A row of direction u has a part a_j u u' in the second moment of layer j. The
-    squares of a_j sum up to at most 1, so that all layers together have the sensitivity
-    of unit rows (:ref:`lemma-layers`). Weights of the layers are chosen once they are
-    released: long rows keep their lengths as far as noise allows.
-    """
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        p = self.bounds.n_features
-        return len(LAYERS), p * (p + 1) // 2
-
-    def mechanisms(self, mu: float) -> tuple:
-        n, p, shape = self.n_samples, self.bounds.n_features, self._shape
-        return calibrate_alike(
-            [self.name],
-            sensitivity.second_moment_sensitivity(1.0, n),
-            mu,
-            shape,
-            # The packed entries are rounded once more.
-            summation_error=2.0 * mean_summation_error(1.0, n, p, self.bounds.weights),
-            magnitude=2.0,
-            lemma="second-moment",
-        )
-
-    def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
-        """Packed second moments of the layers; parameters as of one moment."""
-        bounds, walk, divisor = self.bounds, walks.RowWalk(), float(rows.shape[0])
-        if isinstance(origin, PairOrder):
-            longer = math.sqrt(2.0) * floor
-            walk = bounds.pairs(origin, partial(in_layers, floor=longer))
-            divisor = origin.n_pairs / HALF
-        else:
-            about = partial(self._about, origin=origin, floor=floor)
-            walk = walks.RowWalk(walks.Writing(about))
-        size = {"n_features": bounds.n_features, "n_layers": len(LAYERS)}
-        sums = walks.reduce_rows(rows, walk, partial(walks.sums_of_layers, **size))
-        # In the order of releases, which need no copy then.
-        packed = np.empty(self._shape, order="F")
-        for row, layer in zip(packed, sums, strict=True):
-            eigen.pack_lower(layer, out=row)
-        return _weighed(np.multiply, packed, 1.0 / divisor, math.sqrt(2.0) / divisor)
-
-    def _about(self, block, origin, floor, out=None) -> tuple:
-        block, own = self.bounds._about(block, origin, out)
-        return in_layers(block if own is None else own, floor)
-
-    def release(self, release: Any, exact: np.ndarray, origin: Any) -> np.ndarray:
-        """Release what :meth:`kernel` gave; return packed symmetric matrices."""
-        released = release(self.name, exact, overwrite=True)
-        weight = weight_of(origin)
-        return _weighed(np.divide, released, weight, weight * math.sqrt(2.0))
-
-
-# Squared lengths, in units of the floor, at which rows begin to have a part in another
-# layer, and at which they have all of it in one; the weight that they keep in the
-# first, and the squared lengths that layers stand for.
-_LONG, _KNOTS, _KEPT = 4.0, (32.0, 256.0, 2048.0), 0.3
-_MOVED = math.sqrt(1.0 - _KEPT**2)
-LAYERS = (1.0, *((knot - _KEPT) / _MOVED for knot in _KNOTS))
-
-
-def _weighed(ufunc: Any, packed: np.ndarray, on: float, off: float) -> np.ndarray:
-    """Multiply or divide packed matrices on and off the diagonal, in place."""
-    places = eigen.packed_diagonal(eigen.packed_order(packed))
-    diagonal = ufunc(packed[:, places], on)
-    ufunc(packed, off, out=packed)
-    packed[:, places] = diagonal
-    return packed
-
-
-def in_layers(rows: np.ndarray, floor: float) -> tuple[np.ndarray, ...]:
-    """Bounded rows of each layer: all rows in the first, and long ones in others.
-
-    The first are in the memory of `rows`, of shape (b, p) and float64.
-
-    Outer products of long rows have weights in the first layer and in one or two more,
-    so that weights times what layers stand for sum up to their squared length. With a
-    `floor` of 0 all rows are unit rows of the first layer.
-    """
-    with np.errstate(all="ignore"):
-        # A row that is not finite becomes zero, in any layer.
-        squares = np.vecdot(rows, rows) / floor**2 if floor else np.zeros(len(rows))
-    rows = normalize_rows(rows, floor=floor, out=rows)
-    long = np.flatnonzero(squares > _LONG)
-    factors, parts = np.sqrt(layer_weights(squares[long])), [rows]
-    for layer in range(1, len(LAYERS)):
-        some = np.flatnonzero(factors[:, layer])
-        parts.append(rows[long[some]] * factors[some, layer, None])
-    rows[long] *= factors[:, 0, None]
-    return tuple(parts)
-
-
-def layer_weights(squares: np.ndarray) -> np.ndarray:
-    """Weights in the layers, of long rows of given squared lengths."""
-    weights = np.zeros((len(squares), len(LAYERS)))
-    # Squares of the weights sum up to at most 1, roundings of all products included.
-    below_one = 1.0 - 2.0**-48
-    some = squares <= _KNOTS[0]
-    weights[some, :2] = _turned(squares[some], *LAYERS[:2])
-    for layer in range(1, len(_KNOTS)):
-        some = (squares > _KNOTS[layer - 1]) & (squares <= _KNOTS[layer])
-        part = (squares[some] - _KEPT) / _MOVED
-        turned = _turned(part, *LAYERS[layer : layer + 2])
-        weights[some, layer : layer + 2] = _MOVED * turned
-        weights[some, 0] = _KEPT
-    weights[squares > _KNOTS[-1], :: len(_KNOTS)] = _KEPT, _MOVED
-    return below_one * weights
-
-
-def _turned(squares: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Cosines and sines of the least angles for which low cos + high sin = squares."""
-    share = np.minimum(squares / math.hypot(low, high), 1.0)
-    sine = np.sin(np.clip(math.atan2(high, low) - np.arccos(share), 0.0, math.pi / 2))
-    return np.stack([np.sqrt(1.0 - sine**2), sine], axis=1)
 
 
 @dataclass(frozen=True)

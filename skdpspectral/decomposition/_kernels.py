@@ -63,41 +63,10 @@ def residual(rows, scores: np.ndarray, components: np.ndarray) -> np.ndarray:
     return np.subtract(rows, part, out=part)
 
 
-def floor_eigenvalues(matrix: np.ndarray, floor: float) -> np.ndarray:
-    """Raise the eigenvalues of a symmetric matrix to a floor."""
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, floor)) @ vectors.T
-
-
 def leading_first(within: np.ndarray, vectors: np.ndarray):
     """Rotate orthonormal rows to the principal axes of a matrix within them."""
     values, rotation = np.linalg.eigh(within)
     return values[::-1].copy(), flip_signs(rotation.T[::-1] @ vectors)
-
-
-def orthonormal_rows(matrix: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis of the row space, with fixed signs."""
-    return flip_signs(np.linalg.qr(matrix.T)[0].T)
-
-
-def shifted_power_step(components, cross, weighted, wide, shift: float) -> np.ndarray:
-    r"""Improve a subspace by moments of rows along and across it.
-
-    The rows span :math:`U + (I - UU') B D^{-1} V (V - s I)^{-1}`. If B, D and V are the
-    moments of :math:`N(0, \Sigma)` with a spiked covariance of noise variance s, this
-    is the signal space for any U: the moments of clipped projections cancel.
-
-    `components` are U', orthonormal rows of shape (r, p), and `shift` is s. `cross` is
-    B, the mean product of residuals and clipped projections, of shape (p, r).
-    `weighted` and `wide` are D and V: the mean product of projections and clipped
-    projections, and the mean square of projections; symmetric, with eigenvalues above 0
-    and above s.
-    """
-    cross = cross - components.T @ (components @ cross)
-    shifted = wide - shift * np.eye(len(wide))
-    # B D^-1 V (V - s)^-1, with symmetric D, V that need not commute.
-    factor = np.linalg.solve(weighted, np.linalg.solve(shifted, wide).T)
-    return orthonormal_rows(components + (cross @ factor).T)
 
 
 # Nodes of the quadrature on a logarithmic scale, and its half-width.

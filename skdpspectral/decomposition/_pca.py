@@ -64,7 +64,8 @@ def expected_distance(fit: Fit, rank: int, signal: float, noise: float) -> float
     if isinstance(fit, Centered):
         branch = fit.branches[fit.chosen[0]]
         moment, paired = branch.last, branch.course is None and fit.center != "none"
-    gap, sampling = _kernels.unit_row_moments(signal + noise, noise, rank, rows.p - rank)
+    law = signal + noise, noise, rank, rows.p - rank
+    gap, sampling = _kernels.unit_row_moments(*law)
     sampling /= rows.n
     if paired:  # of pairs that share rows
         sampling *= 1.0 + 0.5 * rows.n / rows.n_pairs
@@ -346,7 +347,8 @@ class DPPCA(TableComponents):
             release, rows = self._start_release(plan, unread, n_public=n_samples)
             moment, origin, matrix, said = statistic.run(release, rows)
             self.n_samples_ = n_samples
-            self._set_components(matrix, moment.spread(origin.paired), moment.rows.ranks)
+            noise = moment.spread(origin.paired)
+            self._set_components(matrix, noise, moment.rows.ranks)
             self.mean_ = moment.rows.to_data(origin.center)
             box = None if self.scale is None else moment.rows.box
             self.scale_ = None if box is None else box.unit.copy()
