@@ -14,7 +14,6 @@ from .._base.sklearn_compat import StrOptions
 from .._base.strategies import register
 from .._linalg import walks
 from .._statistics.row_bounds import (
-    CENTERS,
     CENTERS_OF_CLIENTS,
     PrivateMean,
     RowBounds,
@@ -33,7 +32,7 @@ from ..accounting._gaussian import calibrate_alike
 from . import _kernels
 
 register(PrivateMean)
-CENTER_CONSTRAINT = [StrOptions(set(CENTERS)), PrivateMean]
+
 CENTER_OF_CLIENTS = [StrOptions(set(CENTERS_OF_CLIENTS)), PrivateMean]
 
 
