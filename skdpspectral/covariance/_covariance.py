@@ -105,11 +105,10 @@ class ClippedMoments:
         """Return the planned releases."""
         return (*(vote for votes in self.votes for vote in votes), *self.moments)
 
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether noise may well hide the votes."""
+    def is_doubtful(self, weight: float) -> bool:
+        """Whether noise may well hide the votes of rows that have this weight."""
         noise = getattr(self.votes[0][0], "noise_std", 0.0)
-        return _FAIRLY_SURE * noise > _CLIPPED_OF_FEW * self.rows.n * HALF
+        return _FAIRLY_SURE * noise > _CLIPPED_OF_FEW * self.rows.n * weight
 
     def run(self, release: Any, X: Any, origin: Origin) -> np.ndarray:
         """Release the lengths and moments; return a positive definite covariance."""
@@ -336,7 +335,8 @@ class CenteredCovariance(Centered):
 
     def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
         """Warn if the search for lengths may well fail."""
-        if not self.branches[0].last.is_doubtful:
+        weight = 1.0 if self.center == "none" else HALF
+        if not self.branches[0].last.is_doubtful(weight):
             return ()
         return (
             f"{self.rows.n} rows are too few for private lengths at this budget: the "

@@ -377,7 +377,7 @@ class DPPCA(TableComponents):
         total = max(total, float(values.sum()), np.finfo(float).tiny)
         self.components_, self.explained_variance_ = vectors, values
         self.explained_variance_ratio_ = values / total
-        self.n_components_, self.components_above_noise_ = rank, above
+        self.n_components_, self.components_above_noise_ = int(rank), above
 
     def _warn_of_noise(self) -> tuple[str, ...]:
         """Warn where noise may have made released eigenvalues, and remark on it."""

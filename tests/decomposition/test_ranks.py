@@ -1,4 +1,4 @@
-"""DPPCA(scale="ranks"), and scale="private" on few rows: components of signs."""
+"""DPPCA(scale="ranks"): components of signs."""
 
 import numpy as np
 import pytest
@@ -6,19 +6,14 @@ from pca_tools import Replay
 from release_tools import record_releases
 from scipy import sparse
 from sklearn.decomposition import PCA
-from sklearn.pipeline import FeatureUnion
 from sliced_rows import SlicedTable
 
-from skdpspectral import DPPCA, DPStandardScaler, FederatedDPPCA, SparseDPPCA
-from skdpspectral.accounting import PrivacyAccountant, gaussian_mu
-from skdpspectral.decomposition import PrivateMean
-from skdpspectral.pipeline import make_private_pipeline
+from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:noise_seed:skdpspectral.PrivacyLeakWarning",
 )
 UNITS = np.array([1.0, 1e6, 1e-5, 30.0, 1.0, 1e9])
-SCALES = ("ranks", "private")
 
 
 def table(n):
@@ -44,69 +39,19 @@ def names(plan):
 @pytest.mark.parametrize("n_samples", [2, 3, 40, 400, 3000, 20_000])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize("bounds", [None, (-3e9, 3e9)])
-def test_public_numbers_decide_between_ranks_and_scales(n_samples, epsilon, bounds):
+def test_ranks_cost_one_release(n_samples, epsilon, bounds):
     settings = {"epsilon": epsilon, "bounds": bounds}
-    plan = DPPCA(2, scale="private", **settings).privacy_plan(n_samples, 6)
-    budget = gaussian_mu(epsilon, 1e-6)
-    size = n_samples * budget / np.sqrt(6.0)
-    assert ("differences" in names(plan)) == (size >= 400.0)
-    assert ("windows" in names(plan)) == (40.0 / np.sqrt(0.3) <= size < 400.0)
-    assert ("rank correlations" in " ".join(plan.remarks)) == (size < 400.0)
-    assert budget * (1 - 1e-9) <= plan.mu <= budget
-    if "windows" in names(plan):
-        share = plan["windows"].mu ** 2 / budget**2
-        assert share == pytest.approx(max(0.05, (40.0 / size) ** 2), rel=1e-6)
     plan = DPPCA(2, scale="ranks", **settings).privacy_plan(n_samples, 6)
     assert names(plan) == {"second_moment"}
     assert plan["second_moment"].mu == plan.mu
     assert "No scale of a feature was measured" in " ".join(plan.remarks)
 
 
-def steps_of(kind):
-    """Return a private pipeline whose steps choose by their own shares."""
-    few = DPStandardScaler(with_mean=False)
-    pca, scaled = DPPCA(2, scale="private"), DPPCA(1, scale="private")
-    if kind == "one after another":
-        return make_private_pipeline(few, pca)
-    if kind == "of unknown width":
-        return make_private_pipeline(DPPCA("auto", scale="private"), scaled)
-    parts = [("ranks", DPPCA(2, scale="ranks")), ("few", few), ("pca", pca)]
-    return make_private_pipeline(FeatureUnion(parts), scaled)
-
-
-@pytest.mark.parametrize("kind", ["one after another", "of unknown width", "beside"])
-def test_steps_of_pipelines_choose_by_their_own_shares(kind):
-    """Sizes are about all thresholds, of the whole budget and of equal shares of it.
-
-    A trial with the whole budget plans other releases than the share of a step: what
-    is released costs what was charged, and no fit is refused after its charge.
-    """
-    n_steps, found = {"beside": 4}.get(kind, 2), set()
-    for number, size in enumerate([400.0, 200.0, 40.0 / np.sqrt(0.3), 25.0]):
-        for whole in (1.0, np.sqrt(n_steps)):
-            for near in (0.99, 1.01):
-                epsilon = (0.5, 1.0, 2.0, 8.0)[number]
-                budget = gaussian_mu(epsilon, 1e-6)
-                n = round(size * whole * near * np.sqrt(6.0) / budget)
-                accountant = PrivacyAccountant(epsilon=epsilon, delta=1e-6)
-                pipeline = steps_of(kind).set_params(
-                    epsilon=epsilon, delta=1e-6, accountant=accountant
-                )
-                plan = pipeline.fit(table(n)).privacy_
-                charged = gaussian_mu(accountant.spent().epsilon, 1e-6)
-                cost = np.sqrt(sum(m.mu**2 for m in plan.mechanisms))
-                assert budget * (1 - 1e-6) <= cost <= charged * (1 + 1e-9)
-                assert charged <= budget * (1 + 1e-9)
-                found |= {m.name.rpartition(" ")[2] for m in plan.mechanisms}
-    assert {"second_moment", "windows", "differences"} <= found
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_components_of_few_rows_need_no_scales(scale):
+def test_components_of_few_rows_need_no_scales():
     """No scale of 300 rows is seen at this budget, and no component is lost."""
     X = table(300)
     for seed in range(3):
-        pca = DPPCA(2, scale=scale, epsilon=4.0, noise_seed=seed).fit(X)
+        pca = DPPCA(2, scale="ranks", epsilon=4.0, noise_seed=seed).fit(X)
         assert captured(pca, X) > 0.9
         assert pca.components_ @ pca.components_.T == pytest.approx(np.eye(2))
 
@@ -115,49 +60,14 @@ def test_scores_of_ranks_are_in_units_of_public_bounds():
     X = table(300) / UNITS
     low, high = np.full(6, -9.0), np.array([9.0, 18.0, 9.0, 9.0, 9.0, 9.0])
     unit, middle = (high - low) / 2, (high + low) / 2
-    for scale in SCALES:
-        pca = DPPCA(2, scale=scale, bounds=(low, high), noise_seed=0).fit(X)
-        assert np.array_equal(pca.scale_, unit)
-        assert np.array_equal(pca.mean_, middle)
-        expected = (X - middle) / unit @ pca.components_.T
-        assert pca.transform(X) == pytest.approx(expected, abs=1e-12)
-        assert not np.any(getattr(pca, "unseen_features_", False))
+    pca = DPPCA(2, scale="ranks", bounds=(low, high), noise_seed=0).fit(X)
+    assert np.array_equal(pca.scale_, unit)
+    assert np.array_equal(pca.mean_, middle)
+    expected = (X - middle) / unit @ pca.components_.T
+    assert pca.transform(X) == pytest.approx(expected, abs=1e-12)
     pca = DPPCA(2, scale="ranks", noise_seed=0).fit(X)
     assert pca.scale_ is None
     assert pca.transform(X) == pytest.approx(X @ pca.components_.T, abs=1e-12)
-
-
-def test_scores_without_scales_are_of_features_as_they_are():
-    X = table(300)
-    pca = DPPCA(2, scale="private", noise_seed=0)
-    with pytest.warns(UserWarning, match="300 rows of 6 features are too few"):
-        pca.fit(X)
-    assert pca.unseen_features_.all()
-    assert np.array_equal(pca.scale_, np.ones(6))
-    scores = pca.transform(X)
-    assert scores == pytest.approx(X @ pca.components_.T, rel=1e-12)
-    assert pca.inverse_transform(scores) == pytest.approx(scores @ pca.components_)
-    assert pca.components_.any(axis=1).all()
-
-
-def test_windows_scale_the_scores_of_ranks():
-    X = table(2000)
-    pca = DPPCA(2, scale="private", epsilon=2.0, noise_seed=0).fit(X)
-    assert "windows" in names(pca.privacy_)
-    assert not pca.unseen_features_.any()
-    assert np.abs(np.log2(pca.scale_ / X.std(axis=0))).max() < 1.0
-    expected = X / pca.scale_ @ pca.components_.T
-    assert pca.transform(X) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    back = pca.inverse_transform(pca.transform(X)) / pca.scale_
-    assert back == pytest.approx(expected @ pca.components_, abs=1e-9)
-
-
-def test_a_constant_feature_has_no_scale():
-    X = np.column_stack([table(3000), np.full(3000, 1e12)])
-    pca = DPPCA(2, scale="private", epsilon=2.0, noise_seed=0).fit(X)
-    assert pca.unseen_features_.tolist() == [False] * 6 + [True]
-    assert pca.scale_[6] == 1.0
-    assert np.abs(pca.transform(X)).max() < 100.0
 
 
 FORMS = {
@@ -169,36 +79,28 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_of_few_rows_releases_the_same(form, scale):
+def test_every_form_of_few_rows_releases_the_same(form):
     X = np.rint(table(2000) / UNITS * 2.0)
     one, other = (
-        DPPCA(2, scale=scale, epsilon=2.0, noise_seed=0).fit(rows)
+        DPPCA(2, scale="ranks", epsilon=2.0, noise_seed=0).fit(rows)
         for rows in (X, FORMS[form](X))
     )
     assert one.components_ == pytest.approx(other.components_, abs=1e-9)
-    if scale == "private":
-        assert np.array_equal(one.scale_, other.scale_)
 
 
-@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("n_samples", [300, 2000])
-def test_all_that_is_public_is_a_function_of_the_releases(scale, n_samples):
+def test_all_that_is_public_is_a_function_of_the_releases(n_samples):
     X = table(n_samples)
     other = np.random.default_rng(1).standard_cauchy(X.shape)
     other[:, 2:4] = 7.0
-    pca = DPPCA(2, scale=scale, epsilon=2.0)
+    pca = DPPCA(2, scale="ranks", epsilon=2.0)
     with record_releases() as released:
         pca.fit(X)
     for rows in (X, other):
         statistic = pca._statistic(*rows.shape)
-        found = statistic.run(Replay(pca._planned(statistic), released), rows)
-        if scale == "private":
-            found, law = found
-            assert np.array_equal(law.scale, np.where(law.seen, pca.scale_, 1.0))
-            assert np.array_equal(~law.seen, pca.unseen_features_)
-        assert np.array_equal(found.vectors, pca.components_)
+        found = statistic.run(Replay(pca._planned(statistic), released), rows)[2]
+        assert np.array_equal(found, 2.0 * released["second_moment"])
 
 
 def with_rare_features(n, seed=0):
@@ -245,27 +147,11 @@ def test_without_noise_components_are_those_of_correlations():
     ratio = values[:-3:-1] / values.sum()
     assert pca.explained_variance_ratio_ == pytest.approx(ratio, abs=0.02)
     assert pca.explained_variance_ == pytest.approx(values[:-3:-1], abs=0.1)
-    # Without noise scales are not hidden, however few rows there are.
-    with pytest.warns(UserWarning, match="without privacy"):
-        private = DPPCA(2, scale="private", epsilon=None).fit(X[:50])
-    assert not private.unseen_features_.any()
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"center": "private"},
-        {"center": "none"},
-        {"center": PrivateMean(5.0)},
-        {"mechanism": "two-stage"},
-        {"mechanism": "auto"},
-        {"clip_norm": 3.0},
-    ],
-)
-def test_what_ranks_have_no_use_for_is_refused(parameters):
-    (name,) = parameters
-    with pytest.raises(ValueError, match=f'{name} is not used with scale="ranks"'):
-        DPPCA(1, scale="ranks", **parameters).privacy_plan(1000, 6)
+def test_a_center_that_ranks_have_no_use_for_is_refused():
+    with pytest.raises(ValueError, match='center="none" is not used with scale="ranks'):
+        DPPCA(1, scale="ranks", center="none").privacy_plan(1000, 6)
 
 
 def test_what_knows_no_ranks_refuses_them():
