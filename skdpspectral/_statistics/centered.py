@@ -221,7 +221,8 @@ class Centered(Fit):
             cost = 0.3 if measured else 0.0
         self.lengths, self.test = None, 0.0
         if cost > 0.0:
-            moved = sensitivity.mean_sensitivity(1.0, self.measured.n_rows)
+            most = math.sqrt(0.5) if center == "none" else 1.0
+            moved = sensitivity.mean_sensitivity(most, self.measured.n_rows)
             given = ["lengths"], moved, mu * math.sqrt(cost), (2, N_OCTAVES)
             more = {"summation_error": 2.0**-50, "lemma": "length-parts"}
             (self.lengths,) = calibrate_alike(*given, **more)

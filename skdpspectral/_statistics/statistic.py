@@ -22,7 +22,7 @@ from .._linalg import walks
 from .._tables.pairs import PairOrder
 from ..accounting import gaussian_mu, split_mu
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Gaussian, Mechanism, PrivacyPlan
+from ..mechanisms import Alternatives, Gaussian, Mechanism, PrivacyPlan
 
 
 class Statistic(abc.ABC):
@@ -129,6 +129,27 @@ class Combination(Statistic):
         """Run the part named by the first given argument, with the other ones."""
         name, *rest = given
         return self.parts()[name].run(release, rows, *rest)
+
+
+class Choice(Statistic):
+    """One of several statistics of equal cost, chosen by earlier releases."""
+
+    def __init__(self, name: str, *branches: Statistic) -> None:
+        self.name, self.branches = name, branches
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        """Plan every branch at the full cost, as only one is released."""
+        planned = tuple(branch.mechanisms(mu) for branch in self.branches)
+        return (Alternatives(self.name, planned),)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return sentences of all branches."""
+        return tuple(each for branch in self.branches for each in branch.remarks())
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Any:
+        """Run the branch whose index is given first, with the other arguments."""
+        index, *rest = given
+        return self.branches[index].run(release, rows, *rest)
 
 
 @dataclass(frozen=True)

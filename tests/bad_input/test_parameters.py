@@ -35,7 +35,6 @@ from skdpspectral.decomposition import (
     Gaussian,
     PrivateMean,
     SpikedModel,
-    TwoStage,
 )
 from skdpspectral.linear_model import (
     Alternation,
@@ -80,8 +79,7 @@ def covariance(**given):
 
 
 STRATEGIES = [
-    ("DPPCA", "center", PrivateMean),
-    ("DPPCA", "mechanism", TwoStage),
+    ("FederatedDPPCA", "center", PrivateMean),
     ("FederatedDPPCA", "mechanism", Gaussian),
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),

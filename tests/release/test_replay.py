@@ -156,14 +156,14 @@ def _count(X):
 AFTER = {
     "a private attribute": lambda self, X: lambda: setattr(self, "_n_long", _count(X)),
     "an object of a private attribute": lambda self, X: (
-        lambda: setattr(self, "_rows", DPPCA(clip_norm=float(_count(X))))
+        lambda: setattr(self, "_rows", DPPCA(epsilon=1.0 + _count(X)))
     ),
     "a function of a private attribute": lambda self, X: (
         lambda: setattr(self, "_lengths", lambda: np.linalg.norm(X, axis=1))
     ),
     "an attribute": lambda self, X: lambda: setattr(self, "n_long_", _count(X)),
     "a parameter": lambda self, X: (
-        lambda: setattr(self, "clip_norm", float(np.abs(X).max()))
+        lambda: setattr(self, "delta", float(1.0 / (1.0 + np.abs(X).max())))
     ),
     "a dtype": lambda self, X: (
         lambda: setattr(
@@ -224,18 +224,16 @@ def test_an_error_that_quotes_an_odd_id_is_found(odd, monkeypatch):
 # For each module that clips rows, a fit on which that clip decides.
 CLIPPED = {
     "covariance._moment_stream": lambda: row_cases(rng(), JMECovariance(), "array"),
-    "_statistics.row_bounds": lambda: row_cases(
-        rng(), DPPCA(1, clip_norm=2.0, center="none"), "array"
+    "_statistics.row_bounds": lambda: client_cases(
+        rng(), FederatedDPPCA(1, clip_norm=2.0), "array"
     ),
     "decomposition._bounded_moments": lambda: client_cases(
         rng(), FederatedDPPCA(1, release=ComponentCovariance(2.0)), "array"
     ),
-    "_statistics.center": lambda: row_cases(
-        rng(), DPPCA(1, center="private", epsilon=50.0), "array"
+    "_statistics.center": lambda: client_cases(
+        rng(), FederatedDPPCA(1, center="shared", epsilon=50.0), "array"
     ),
-    "decomposition._two_stage": lambda: row_cases(
-        rng(), DPPCA(1, center="none", mechanism="two-stage"), "array"
-    ),
+    "_statistics.centered": lambda: row_cases(rng(), DPPCA(1, epsilon=100.0), "array"),
     "linear_model._joint_moment": lambda: row_cases(
         rng(), DPRidge(epsilon=200.0), "array"
     ),

@@ -42,7 +42,6 @@ def opened(request, tmp_path, monkeypatch):
     [
         DPPCA(noise_seed=0),
         DPPCA(noise_seed=0, center="pairs"),
-        DPPCA(noise_seed=0, mechanism="two-stage"),
         DPCovariance(noise_seed=0),
         DPStandardScaler(noise_seed=0),
     ],

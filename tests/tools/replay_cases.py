@@ -1299,7 +1299,7 @@ def row_compositions():
             None,
         ),
         "union": (
-            FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2, clip_norm=3.0))]),
+            FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2, center="pairs"))]),
             None,
         ),
         "stateless": (make_pipeline(FunctionTransformer(), DPPCA(1)), None),
@@ -1381,7 +1381,7 @@ def validate(form, table):
     split = PrivateSplit(2, random_state=0)
     how = {"cv": split, "scoring": scorer, "error_score": "raise"}
     scores = cross_val_score(DPPCA(1), X, **how)
-    grid = GridSearchCV(DPPCA(1), {"clip_norm": [1.0, 4.0]}, **how).fit(X)
+    grid = GridSearchCV(DPPCA(1), {"center": ["auto", "pairs"]}, **how).fit(X)
     return {
         "scores": encode(scores),
         "grid": encode(grid.cv_results_["mean_test_score"]),
@@ -1482,7 +1482,9 @@ RATINGS = (DPItemEmbedding, DPMatrixFactorization)
 # One of each, cheap, for tables of every form.
 PLAIN = {
     "rows": [
-        DPPCA(1, center="private"),
+        # Lengths, steps to a center, votes.
+        DPPCA(1, epsilon=100.0),
+        DPPCA(1, epsilon=100.0, center="pairs"),
         DPPCA(1, center="none"),
         DPCovariance(),
         DPCovariance(center="none"),
@@ -1516,9 +1518,7 @@ PLAIN = {
 OF_ARRAYS = {
     "rows": [
         DPPCA(1, center="none"),
-        # Of these few rows, with windows of scales and without.
-        DPPCA(1, scale="private"),
-        DPPCA(1, scale="private", epsilon=60.0),
+        DPPCA(1, center="none", epsilon=100.0),
         # From phases of many rows.
         DPStandardScaler(epsilon=300.0),
         DPStandardScaler(with_mean=False, epsilon=4.0),
