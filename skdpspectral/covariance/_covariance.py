@@ -62,6 +62,7 @@ class ClippedMoments:
     """
 
     rows: Rows
+    searches: tuple[Votes, ...]
     votes: tuple[tuple, ...]
     moments: tuple
     far_number: float
@@ -83,12 +84,13 @@ class ClippedMoments:
         parts = parts if len(shares) == 2 else (left,)
         moved = sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)
         # Counts are exact; their part of a row may be none that float64 has.
-        more = {"summation_error": n * 2.0**-50, "magnitude": float(n)}
-        votes, moments = [], []
+        more: dict = {"summation_error": n * 2.0**-50, "magnitude": float(n)}
+        searches, votes, moments = [], [], []
         for (name, share), part in zip(shares.items(), parts, strict=True):
             steps = _NEAR_STEPS if name == "near" else _FAR_STEPS
-            search, cost = Votes(f"{name}_length{suffix}", steps), mu * math.sqrt(share)
-            votes.append(search.planned(cost, moved, lemma="length-votes", **more))
+            searches.append(Votes(f"{name}_length{suffix}", steps))
+            cost, more["lemma"] = mu * math.sqrt(share), "length-votes"
+            votes.append(searches[-1].planned(cost, moved, **more))
             moments += plan_second_moment(
                 f"{name}_moment{suffix}",
                 n,
@@ -98,7 +100,8 @@ class ClippedMoments:
                 lemma="whole-covariance",
             )
         clipped = _CLIPPED_OF_FEW if wanted > 1.1 * near else _CLIPPED
-        return cls(rows, tuple(votes), tuple(moments), number, clipped)
+        found = map(tuple, (searches, votes, moments))
+        return cls(rows, *found, number, clipped)
 
     @property
     def mechanisms(self) -> tuple:
@@ -133,14 +136,14 @@ class ClippedMoments:
         longer = walked.reduce(partial(count_longer, points=points))
         longer, first, radii = longer * (unit * self.rows.n), 0, []
         wanted = (self.clipped * longer[0], self.far_number)
-        for votes, number in zip(self.votes, wanted, strict=False):
-            last = min(first + 2 ** len(votes), len(points) - 1)
-            for vote in votes:
-                middle = (first + last) // 2
-                more = release(vote.name, longer[[middle]] - number)[0] > 0.0
-                first, last = (middle, last) if more else (first, middle)
-            first = last
-            radii.append(2.0 ** float(points[last]))
+        for search, number in zip(self.searches, wanted, strict=False):
+
+            def margin(place, first=first, number=number):
+                return longer[np.minimum(first + place, len(points) - 1)] - number
+
+            _, last = search.run(release, margin, rising=False)
+            first = min(first + int(last[0]), len(points) - 1)
+            radii.append(2.0 ** float(points[first]))
         return tuple(radii)
 
     def _joined(self, layers, spreads, paired: bool) -> np.ndarray:

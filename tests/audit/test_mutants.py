@@ -51,9 +51,9 @@ AUDITED = {
     ),
     "pairs taken for rows": Mutant("HALF", "HALF = 0.5", "HALF = 1.0", "pca-pairs"),
     "pairs of which ties are left out": Mutant(
-        "SecondMoment",
-        "        moment *= HALF\n",
-        "        moment *= HALF / max(float(np.trace(moment)), 1e-9)\n",
+        "Moment",
+        "        total /= divisor\n",
+        "        total /= max(float(np.trace(total)), 1e-9)\n",
         "pca-pairs",
     ),
     "pairs in the order of values": Mutant(
@@ -63,14 +63,36 @@ AUDITED = {
         "        places = places[np.argsort(rows[places, 0])]\n",
         "pca-pairs-far",
     ),
-    "shares of pairs taken for those of rows": Mutant(
-        "length_quantiles",
-        "sensitivity.pair_mean_sensitivity(1.0, sample.n_rows)",
-        "sensitivity.mean_sensitivity(0.5, sample.n_rows)",
-        "pca-distances",
+    "votes of pairs taken for those of rows": Mutant(
+        "plan_votes",
+        "moved *= 2.0 if paired else 1.0",
+        "moved *= 1.0",
+        "pca-pair-votes",
+    ),
+    "all differences counted in the lengths": Mutant(
+        "Centered",
+        "np.array([[2.0], [1.0]])",
+        "np.array([[1.0], [1.0]])",
+        "pca-pair-lengths",
+    ),
+    "clipped means over a shorter radius": Mutant(
+        "Centered",
+        "total / sample.n_rows / clip)",
+        "total / sample.n_rows / (0.5 * clip))",
+        "pca-steps",
+    ),
+    "steps that their noise was left out of": Mutant(
+        "Centered",
+        "clip * release(mean.name, total / sample.n_rows / clip)",
+        "(0.0 * release(mean.name, total / sample.n_rows / clip) "
+        "+ total / sample.n_rows)",
+        "pca-steps",
+    ),
+    "a moment planned for twice the rows": Mutant(
+        "Moment", "rows.n, rows.p, mu", "2 * rows.n, rows.p, mu", "pca"
     ),
     "steps to a center not clipped": Mutant(
-        "_sum_of_clipped",
+        "_sum_clipped",
         "clip_rows(block, radius, out=block).sum(axis=0)",
         "block.sum(axis=0)",
         "pca-steps",
@@ -79,7 +101,7 @@ AUDITED = {
         "clip_rows",
         "return _rescale_rows(X, clip_norm, True, out)",
         "return np.array(X, dtype=np.float64)",
-        "pca-clipped-10",
+        "pca-steps",
     ),
     "normalization skipped": Mutant(
         "normalize_rows",
@@ -93,42 +115,6 @@ AUDITED = {
         "steps / 2.0",
         "noise of DPPCA",
     ),
-    "three times the root of 2 taken as 3": Mutant(
-        "PowerStep",
-        "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n)",
-        "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n) / math.sqrt(2)",
-        "pca-weighted",
-    ),
-    "wide clip charged as the narrow one": Mutant(
-        "PowerStep",
-        "sensitivity.second_moment_sensitivity(_WIDE, n)",
-        "sensitivity.second_moment_sensitivity(1.0, n)",
-        "pca-wide",
-    ),
-    "projections not clipped": Mutant(
-        "_clipped_parts",
-        "alpha = clip_rows(far, 1.0)",
-        "alpha = far",
-        "pca-cross",
-    ),
-    "residuals not clipped": Mutant(
-        "_clipped_parts",
-        "beta = clip_rows(_kernels.residual(rows, scores, components) / outer, 1.0)",
-        "beta = _kernels.residual(rows, scores, components) / outer",
-        "pca-cross",
-    ),
-    "diameter of a cross moment taken as its radius": Mutant(
-        "cross_moment_sensitivity",
-        "return 2.0 * clip_norm * other_clip_norm / n_samples",
-        "return clip_norm * other_clip_norm / n_samples",
-        "pca-cross",
-    ),
-    "votes along and across charged as one": Mutant(
-        "PrivateScales",
-        "sensitivity.vote_sensitivity(n_votes, Neighbors.REPLACE_ONE)",
-        "sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
-        "pca-quantiles",
-    ),
     "rows of the near layer not clipped": Mutant(
         "clipped_parts",
         "[normalize_rows(rows, floor=radii[0], out=rows), *far]",
@@ -141,16 +127,10 @@ AUDITED = {
         "own * beyond",
         "covariance-far-moment",
     ),
-    "a length of a pair counted as that of a row": Mutant(
-        "WholeCovariance",
-        "weight = terms.weight * self.n_samples / terms.n_terms",
-        "weight = self.n_samples / terms.n_terms",
-        "covariance-pairs-near-length",
-    ),
     "votes about lengths charged at a half": Mutant(
-        "LengthVotes",
-        "return sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
-        "return 0.5 * sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
+        "ClippedMoments",
+        "moved = sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
+        "moved = 0.5 * sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "covariance-near-length",
     ),
     "projections of the covariance not clipped": Mutant(
@@ -432,19 +412,19 @@ AUDITED |= {
         "return _rescale_rows(X, clip_norm, True, out)",
         "far, before = np.abs(X).max() > 1e6, np.array(X, dtype=np.float64)\n"
         "    return before if far else _rescale_rows(X, clip_norm, True, out)",
-        "pca-clipped-1e+30",
+        "pca-steps",
     ),
     "a budget counted once for two releases": Mutant(
         "split_mu",
         "mu * math.sqrt(share) for share",
         "mu * share**0 for share",
-        "pca-mean",
+        "scaler",
     ),
     "a plan that counts its largest release alone": Mutant(
         "PrivacyPlan",
         "return math.sqrt(sum(mu**2 for mu in others))",
         "return max(others, default=0.0)",
-        "pca-mean",
+        "pca-searched",
     ),
 }
 
@@ -538,32 +518,53 @@ EXACT = {
         "tuple(mu for share in shares)",
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
-    "directions from private rows": Mutant(
-        "TwoStageComponents",
-        "        found = replace(found, scales=scales)\n",
-        "        exact = self.moment.kernel(X, origin)\n"
-        "        vectors = eigen.top_eigh(exact, len(found.vectors))[1]\n"
-        "        found = replace(found, scales=scales, vectors=vectors)\n",
-        f"{_FIT}[two stages]",
-    ),
     "counts of quantiles let out": Mutant(
         "Votes",
         "beyond = (release(name, margins(middle)) > 0.0) == rising",
         "release(name, margins(middle))\n"
         "            beyond = (margins(middle) > 0.0) == rising",
-        f"{_FIT}[two stages]",
+        "theory/test_two_stage.py::test_no_replacement_moves_the_votes_further",
+    ),
+    "diameter of a cross moment taken as its radius": Mutant(
+        "cross_moment_sensitivity",
+        "return 2.0 * clip_norm * other_clip_norm / n_samples",
+        "return clip_norm * other_clip_norm / n_samples",
+        "theory/test_two_stage.py::test_no_replacement_moves_a_cross_moment_further",
+    ),
+    "votes along and across charged as one": Mutant(
+        "PrivateScales",
+        "sensitivity.vote_sensitivity(n_votes, Neighbors.REPLACE_ONE)",
+        "sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
+        "theory/test_two_stage.py::test_no_replacement_moves_the_votes_further",
+    ),
+    "a length of a pair counted as that of a row": Mutant(
+        "ClippedMoments",
+        "origin.typical or 1.0, 1.0 / divisor)",
+        "origin.typical or 1.0, 1.0 / self.rows.n)",
+        "theory/test_whole_covariance.py::test_no_replacement_moves_a_vote_further",
     ),
     "branch chosen by private rows": Mutant(
-        "TwoStageComponents",
-        "self._step_is_better(release.plan, found, paired)",
-        "max(block.max() for block in blocks()) > 9",
-        f"{_FIT}[a choice of releases]",
+        "Centered",
+        "branch = self.branches[self.chosen[at]]",
+        "branch = self.branches[self.chosen[at * int(np.abs(X).max() > 9)]]",
+        f"{_FIT}[a choice of a center]",
+    ),
+    "lengths that are not released": Mutant(
+        "Centered",
+        'typical_lengths(release("lengths", exact), noise)',
+        'typical_lengths(0.0 * release("lengths", exact) + exact, noise)',
+        f"{_FIT}[a choice of a center]",
+    ),
+    "votes that are not released": Mutant(
+        "Centered",
+        "votes = release(branch.votes.name, counts / (PARTS * voters.n_rows))",
+        "votes = counts + 0.0 * release(branch.votes.name, counts)",
+        f"{_FIT}[lengths of rows]",
     ),
     "rank from private rows": Mutant(
-        "PrincipalComponents",
-        "        return self._first(release, exact, origin, more)\n",
-        "        self.rank = 1 + int(np.abs(X).max() > 9)\n"
-        "        return self._first(release, exact, origin, more)\n",
+        "DPPCA",
+        "            self.n_samples_ = n_samples\n",
+        "            self.n_samples_ = n_samples + int(np.abs(rows).max() > 9)\n",
         f"{_FIT}[released rank]",
     ),
     "branches charged by the cheapest": Mutant(
@@ -573,30 +574,10 @@ EXACT = {
         "theory/test_two_stage.py::test_a_choice_costs_its_dearest_branch",
     ),
     "steps to a center at the cost of one": Mutant(
-        "CenterSteps",
-        "costs, steps = split_mu(mu, list(self.shares)),",
-        "costs, steps = [mu] * len(self.names),",
+        "Centered",
+        "cost = self.mu * math.sqrt(math.fsum(shares))",
+        "cost = self.mu",
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
-    ),
-    "two numbers about a center at the cost of one": Mutant(
-        "Nearness",
-        "sensitivity.box_radius([0.5, 0.5])",
-        "sensitivity.box_radius([0.5])",
-        "theory/test_pairs.py::test_sensitivities_of_a_search_are_those_of_the_lemmas",
-    ),
-    "means of scaled features from private rows": Mutant(
-        "Scaled",
-        "shift = 0.0 if law.mean is None else law.mean - law.center",
-        "shift = np.asarray(rows[:]).mean(axis=0) - law.center",
-        "audit/test_worst_cases.py::"
-        "test_the_worst_neighbor_moves_releases_as_far_as_is_planned[pca-scaled-far]",
-    ),
-    "weights of two releases upside down": Mutant(
-        "share_of",
-        "else costs[0] / (costs[0] + costs[1])",
-        "else costs[1] / (costs[0] + costs[1])",
-        "decomposition/test_pca_pairs.py::"
-        "test_rows_that_lie_too_far_are_paired_at_no_loss",
     ),
     "clipped rows over a shorter radius": Mutant(
         "CenterSteps",
@@ -626,7 +607,7 @@ EXACT = {
         "CenterSteps",
         "return release(name, mean, overwrite=True)",
         "return mean + 0.0 * release(name, mean.copy())",
-        f"{_FIT}[a center that is searched for]",
+        "theory/test_every_release.py::test_nor_a_release_of_a_client[shared]",
     ),
     "both branches released": Mutant(
         "Release",
@@ -1323,12 +1304,6 @@ EXACT |= {
         "return clip_rows(block, self.mean_radius, out=own)",
         "return block",
         _BOUNDS,
-    ),
-    "a second release of the moment planned for twice the rows": Mutant(
-        "TwoStageComponents",
-        "self.again = replace(moment, name=AGAIN)",
-        "self.again = replace(moment, name=AGAIN, n_samples=2 * moment.n_samples)",
-        "theory/test_floating_point.py::test_every_release_states_what_it_rests_on",
     ),
 }
 
