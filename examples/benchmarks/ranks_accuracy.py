@@ -2,7 +2,7 @@
 
     SKDPSPECTRAL_DATA=folder python examples/benchmarks/ranks_accuracy.py
         [--cells ranks.jsonl] [--repeats 25] [--only wine] [--components 2]
-        [--scale ranks] [--page]
+        [--page]
 
 The share of the variance of standardized features that the leading k components keep,
 of what k components can keep. It is that of Pearson's correlations: of the table, or of
@@ -13,7 +13,7 @@ per budget, the median over repeats, and then the share of the variance that
 ``explained_variance_ratio_`` adds up to, over the true one. delta = 1e-6. ``--cells``
 names a file that every fit adds a line to: a run that was ended goes on where it was.
 With ``--page`` nothing is measured: the table of the user guide is written from the
-cells of ``--scale ranks`` and ``--scale private``.
+cells.
 """
 
 import argparse
@@ -105,11 +105,11 @@ def load(name):
     )
 
 
-def shares(X, correlation, epsilon, scale):
+def shares(X, correlation, epsilon):
     """Return shares of variance that are kept, and the stated over the true ones."""
     best = np.cumsum(np.linalg.eigvalsh(correlation)[::-1])
     count = min(MOST, X.shape[1])
-    pca = DPPCA(count, epsilon=epsilon, scale=scale).fit(X)
+    pca = DPPCA(count, epsilon=epsilon, scale="ranks").fit(X)
     kept = np.cumsum(np.sum(pca.components_ @ correlation * pca.components_, axis=1))
     stated = np.cumsum(pca.explained_variance_ratio_) * np.trace(correlation)
     return [(kept / best[:count]).tolist(), (stated / best[:count]).tolist()]
@@ -135,18 +135,16 @@ def write_page(cells):
         "",
         ".. list-table::",
         "   :header-rows: 1",
-        "   :widths: 34 33 33",
+        "   :widths: 50 50",
         "",
         "   * - Table",
         '     - ``scale="ranks"``',
-        '     - ``scale="private"``',
     ]
     for name, title in SHOWN.items():
         text.append(f"   * - {title}")
-        for scale in ("ranks", "private"):
-            found = [cells.values(scale, name, epsilon) for epsilon in BUDGETS[1:]]
-            medians = [np.median([each[0][1] for each in fits]) for fits in found]
-            text.append(f"     - {' / '.join(f'{value:.3f}' for value in medians)}")
+        found = [cells.values("ranks", name, epsilon) for epsilon in BUDGETS[1:]]
+        medians = [np.median([each[0][1] for each in fits]) for fits in found]
+        text.append(f"     - {' / '.join(f'{value:.3f}' for value in medians)}")
     repeats = {len(cells.values("ranks", name, 1.0)) for name in SHOWN}
     text += ["", f"Medians of {min(repeats)} fits.", ""]
     PAGE.write_text("\n".join(text))
@@ -158,7 +156,6 @@ def main():
     parser.add_argument("--repeats", type=int, default=25)
     parser.add_argument("--only")
     parser.add_argument("--components", type=int, choices=WANTED)
-    parser.add_argument("--scale", choices=("ranks", "private"), default="ranks")
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
     cells = Cells(given.cells)
@@ -171,18 +168,18 @@ def main():
     names = [n for n in (*TABLES, *SIMULATED) if n.startswith(given.only or "")]
     for name in names:
         keys = [
-            (given.scale, name, epsilon, seed)
+            ("ranks", name, epsilon, seed)
             for epsilon in BUDGETS
             for seed in range(given.repeats)
         ]
         keys = [key for key in keys if key not in cells]
         rows = load(name) if keys else ()
         for key in keys:
-            cells.timed(key, shares, *rows, key[2], given.scale)
+            cells.timed(key, shares, *rows, key[2])
     print_row(f"{given.repeats} fits", "k", *BUDGETS, "stated", widths=10)
     for name in sorted(names):
         for k in (given.components,) if given.components else WANTED:
-            found = [cells.values(given.scale, name, epsilon) for epsilon in BUDGETS]
+            found = [cells.values("ranks", name, epsilon) for epsilon in BUDGETS]
             if len(found[0][0][0]) < k:
                 continue
             medians = np.median([[f[0][k - 1] for f in each] for each in found], axis=1)

@@ -88,7 +88,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     See Also
     --------
-    DPPCA : Uses these scales in one fit with ``scale="private"``.
+    DPPCA : Needs no scales with ``scale="ranks"``.
     DPTableVectorizer : Encodes tables with numbers, categories, dates and missing
         values.
     JMECovariance : Running means and variances of a stream.

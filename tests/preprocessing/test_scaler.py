@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sliced_rows import SlicedTable
 
-from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant, PrivacyLeakWarning
+from skdpspectral import DPStandardScaler, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._statistics.feature_scales import FeatureMoments, Spreads
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.mechanisms import Gaussian
@@ -216,10 +216,6 @@ def test_a_scale_without_an_inverse_is_not_seen(with_mean):
     scaler = fitted(X, epsilon=20.0, with_mean=with_mean)
     assert scaler.unseen_features_.tolist() == [False, True]
     assert np.isfinite(scaler.transform(X)).all()
-    components = (
-        DPPCA(1, scale="private", epsilon=20.0, noise_seed=0).fit(X).components_
-    )
-    assert components.tolist() == [[1.0, 0.0]]
 
 
 @seeded

@@ -192,7 +192,6 @@ NOISY = {
     "components": (lambda: DPPCA(2, epsilon=0.1).fit(rows(50)), "above the noise"),
     "no mean": (lambda: DPCovariance().fit(rows(300)), "no mean"),
     "scales": (lambda: DPStandardScaler(epsilon=0.1).fit(rows(50)), "private scales"),
-    "ranks": (lambda: DPPCA(1, scale="private").fit(rows(50)), "private scales"),
     "ridge": (lambda: DPRidge(epsilon=0.1).fit(rows(50), rows(50)[:, 0]), "no feature"),
     "labels": (
         lambda: DPAdamClassifier(epsilon=0.1, classes=[False, True]).fit(
