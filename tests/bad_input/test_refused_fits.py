@@ -29,10 +29,10 @@ def test_an_exhausted_budget_stays_as_it_is():
     assert np.array_equal(model.components_, components)
 
 
-@pytest.mark.parametrize("parameters", [{"epsilon": NAN}, {"clip_norm": -1.0}])
+@pytest.mark.parametrize("parameters", [{"epsilon": NAN}, {"n_components": -1}])
 def test_a_ledger_of_a_with_block_is_not_charged(parameters):
     accountant = PrivacyAccountant(2.0)
-    with accountant, pytest.raises(ValueError, match=r"epsilon|clip_norm"):
+    with accountant, pytest.raises(ValueError, match=r"epsilon|n_components"):
         DPPCA(**parameters).fit(X)
     assert accountant.ledger == ()
 

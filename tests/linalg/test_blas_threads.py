@@ -168,7 +168,7 @@ def test_a_search_does_not_limit_the_models_of_others(monkeypatch):
     def stop(*args):
         raise KeyError(pools())
 
-    search = PrivateSearchCV(DPPCA(1), {"clip_norm": [1.0]}, scoring="accuracy")
+    search = PrivateSearchCV(DPPCA(1), {"n_components": [2]}, scoring="accuracy")
     monkeypatch.setattr(_private_search, "checked_form", stop)
     with pytest.raises(KeyError, match=r"\{3\}"):
         search.fit(np.eye(40, 3))
