@@ -14,7 +14,6 @@ from pca_peers import rows_of
 from pca_real_data import kept
 
 from skdpspectral import DPPCA
-from skdpspectral.decomposition import PrivateMean
 
 NEEDS_DATA = True
 HEADER = "Rows"
@@ -66,6 +65,5 @@ def measure(setting, seed):
         "moved": share(X + 2000.0 * np.sqrt(np.diag(covariance))),
         "bounds": share(X, bounds=bounds),
         "pairs": share(X, center="pairs"),
-        "mean in the box": share(X, bounds=bounds, center=PrivateMean()),
         "origin": share(X, center="none"),
     }

@@ -143,9 +143,7 @@ def audit(stage: Stage) -> None:
             return 0.0
         return float(released["second_moment"][1, 1])
 
-    audit_epsilon(
-        DPPCA(1, clip_norm=1.0, center="none"), rows, neighbor, statistic, n_trials=8
-    )
+    audit_epsilon(DPPCA(1, center="none"), rows, neighbor, statistic, n_trials=8)
 
 
 # -- asyncio -------------------------------------------------------------------

@@ -29,7 +29,8 @@ _PAGES = {
     "symmetric_noise": "symmetric-noise",
     "mixed_ledgers": "dominating box-filter least-mu",
     "sensitivities": "second-moment private-center",
-    "pairs": "pair-means pair-moment sign-moment length-shares",
+    "pairs": "pair-means pair-moment sign-moment length-shares length-parts"
+    " shared-votes shrinking-center",
     "two_stage": "quantile-votes cross-moment projected-moment chosen-branch",
     "whole_covariance": "whole-covariance length-votes",
     "feature_scales": "difference-counts difference-windows phases value-windows"
