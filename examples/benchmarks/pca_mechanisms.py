@@ -5,8 +5,8 @@
 
 The first table repeats the settings of the papers' figures; "paper" has their noise and
 a constant of 1, which costs what its plan says and not epsilon; ``--only`` takes the
-numbers of its rows, from 0. New data and new noise every repeat; the unit is the Frobenius norm of ``UU' - VV'``; sigma^2 = 1,
-delta = 1e-5.
+numbers of its rows, from 0. New data and new noise every repeat; the unit is the
+Frobenius norm of ``UU' - VV'``; sigma^2 = 1, delta = 1e-5.
 """
 
 import argparse

@@ -18,8 +18,17 @@ from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Alternatives, Concern, PrivacyPlan, Remark
-from .moments import KNOTS, Origin, count_squares, plan_votes
-from .rows import PARTS, Rows, Sample, count_shared, squares
+from .moments import (
+    KNOTS,
+    PARTS,
+    Origin,
+    Rows,
+    Sample,
+    count_shared,
+    count_squares,
+    plan_votes,
+    squares,
+)
 
 # Octaves whose squares float64 holds, and the octaves below the distance of rows from
 # the origin in which their distance from each other is sought.

@@ -33,7 +33,7 @@ CENTERS_OF_CLIENTS = ("auto", "none", "pairs", "private", "shared")
 
 @dataclass(eq=False, repr=False)
 class PrivateMean(BaseEstimator):
-    """A private mean as the `center` of rows, in :class:`~skdpspectral.DPPCA`.
+    """A private mean as the `center` of rows, in :class:`~skdpspectral.FederatedDPPCA`.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ class PrivateMean(BaseEstimator):
 
     Examples
     --------
-    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral import FederatedDPPCA
     >>> from skdpspectral.decomposition import PrivateMean
-    >>> DPPCA(center=PrivateMean(5.0)).get_params()["center__radius"]
+    >>> FederatedDPPCA(center=PrivateMean(5.0)).get_params()["center__radius"]
     5.0
     """
 

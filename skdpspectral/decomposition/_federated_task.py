@@ -26,10 +26,9 @@ from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
 from ._bounded_moments import LARGEST_DEFECT, PowerIteration, SecondMoment
-from ._components import LEAST_SIGNAL
 from ._pca_mechanisms import ComponentMechanism, design_components
 from ._shared_center import N_LENGTHS, N_NUMBERS, TOTALS, SharedCenter, check_column
-from ._spiked import WHOLE_ORDER
+from ._spiked import LEAST_SIGNAL, WHOLE_ORDER
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget
 # included: the digest of a task must differ where its releases do.

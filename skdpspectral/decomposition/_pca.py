@@ -14,8 +14,7 @@ from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg import eigen
 from .._statistics.centered import PAIRED, Centered, Fit
-from .._statistics.moments import Moment, Origin
-from .._statistics.rows import Rows
+from .._statistics.moments import Moment, Origin, Rows
 from .._tables.clipping import make_box, units_within
 from .._tables.table import deferred_rows
 from ..accounting import PrivacyAccountant, gaussian_mu

@@ -27,7 +27,7 @@ from skdpspectral import (
 from skdpspectral._linalg.eigen import top_eigh, unpack_lower, weighted_median
 from skdpspectral._release import noise as release_module
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.decomposition import SpikedModel, TwoStage
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
@@ -364,7 +364,6 @@ BAD_TASKS = {
     },
     "norm_range is not used": {"mechanism": SpikedModel(4.0, 1.0, norm_range=(1, 9))},
     "mechanism of clients must be": {"mechanism": "two-stage"},
-    "or SpikedModel": {"mechanism": TwoStage()},
 }
 
 

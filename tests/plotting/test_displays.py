@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 from skdpspectral import DPPCA, FederatedDPPCA, JMECovariance, PrivacyAccountant
 from skdpspectral._linalg import eigen
-from skdpspectral._statistics.rows import Rows
+from skdpspectral._statistics.moments import Rows
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import AssumeCentered, JointMoments, Window
 from skdpspectral.datasets import make_spiked_covariance

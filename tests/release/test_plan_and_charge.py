@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral._statistics.rows import Rows
+from skdpspectral._statistics.moments import Rows
 from skdpspectral._tables.table import DeferredRead
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
 

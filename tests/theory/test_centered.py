@@ -13,8 +13,14 @@ from skdpspectral._statistics.centered import (
     count_lengths,
     plan_courses,
 )
-from skdpspectral._statistics.moments import KNOTS, Moment, Origin, count_squares
-from skdpspectral._statistics.rows import PARTS, Rows
+from skdpspectral._statistics.moments import (
+    KNOTS,
+    PARTS,
+    Moment,
+    Origin,
+    Rows,
+    count_squares,
+)
 from skdpspectral._statistics.statistic import HALF, pair_order
 from skdpspectral.covariance._covariance import ClippedMoments
 from skdpspectral.sensitivity import mean_sensitivity, second_moment_sensitivity

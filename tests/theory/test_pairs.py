@@ -8,9 +8,8 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from skdpspectral._statistics.center import Sample
-from skdpspectral._statistics.moments import Moment, Origin
+from skdpspectral._statistics.moments import Moment, Origin, Rows
 from skdpspectral._statistics.row_bounds import RowBounds
-from skdpspectral._statistics.rows import Rows
 from skdpspectral._statistics.statistic import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, sign_differences

@@ -10,7 +10,7 @@ from skdpspectral._linalg.walks import RowWalk, Walked
 from skdpspectral._statistics.statistic import Terms
 from skdpspectral.accounting import gaussian_mu, split_mu
 from skdpspectral.decomposition import SpikedPCA
-from skdpspectral.decomposition._components import PrivateScales
+from skdpspectral.decomposition._spiked import PrivateScales
 from skdpspectral.mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import (
     cross_moment_sensitivity,

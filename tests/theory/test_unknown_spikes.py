@@ -12,12 +12,13 @@ from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import SpikedModel, SpikedPCA
-from skdpspectral.decomposition._components import (
+from skdpspectral.decomposition._spiked import (
     STEPS,
     PrivateScales,
+    SignalBound,
+    UnknownSpikes,
     chi_square_median,
 )
-from skdpspectral.decomposition._spiked import SignalBound, UnknownSpikes
 from skdpspectral.metrics import subspace_distance
 from skdpspectral.sensitivity import spiked_projector_sensitivity
 

@@ -8,8 +8,7 @@ import pytest
 
 from skdpspectral import DPCovariance
 from skdpspectral._linalg.walks import row_blocks
-from skdpspectral._statistics.moments import Origin
-from skdpspectral._statistics.rows import Rows
+from skdpspectral._statistics.moments import Origin, Rows
 from skdpspectral._statistics.statistic import HALF, mean_summation_error
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import compose_mu
