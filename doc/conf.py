@@ -115,7 +115,7 @@ SECTIONS = {
     "One model per user": ["personal_models", "personal_networks"],
     "Streams": ["stream_moments"],
     "Federations": ["federated_columns", "federated_sites", "federation_http"],
-    "Ledgers and audits": ["statement", "ledger_displays", "spiked_violation"],
+    "Ledgers and audits": ["statement", "ledger_displays", "audit", "spiked_violation"],
     "Figures of the papers": [
         "rates",
         "covariance_rates",

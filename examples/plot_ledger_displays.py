@@ -17,7 +17,6 @@ of a budget and what is left. The other compares a guarantee with an attack.
 import warnings
 
 import matplotlib.pyplot as plt
-import numpy as np
 
 from skdpspectral import (
     DPPCA,
@@ -26,7 +25,7 @@ from skdpspectral import (
     NoisyFitWarning,
     PrivacyAccountant,
 )
-from skdpspectral.audit import audit_epsilon
+from skdpspectral.audit import audit_in_few_fits, pairs_of_features
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.plotting import AuditDisplay, LedgerDisplay
 
@@ -44,17 +43,14 @@ print(accountant)
 # %%
 # An audit
 # --------
-# The audit fits the estimator many times to two tables that differ in one row, and
-# guesses the table from what was released. If the guarantee holds, the errors of the
+# The audit fits the estimator to made-up rows, of which each has one of two forms, and
+# guesses the forms from what was released. If the guarantee holds, the errors of the
 # guesses are on or above the claimed curve, except for sampling error.
 
-rows = np.eye(5, 2)
-other = rows.copy()
-other[0] = [0.0, 1.0]
 pca = DPPCA(n_components=1, epsilon=2.0, center="none")
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", NoisyFitWarning)  # five rows, on purpose
-    result = audit_epsilon(pca, rows, other, n_trials=2_000, random_state=0)
+    warnings.simplefilter("ignore", NoisyFitWarning)  # nothing but noise, on purpose
+    result = audit_in_few_fits(pca, pairs_of_features(60), 3, random_state=0)
 print(result)
 AuditDisplay.from_result(result)
 plt.title("errors of the best guesses, and the claim")

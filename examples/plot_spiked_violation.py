@@ -5,7 +5,7 @@ Audit a guarantee that assumes a model
 This page is for readers of papers whose guarantee assumes Gaussian rows.
 ``SpikedPCA`` adds noise to PCA's projector, as Cai, Xia and Zha (2024)
 do. The page replaces one row with a long one. From released components,
-:func:`~skdpspectral.audit.audit_epsilon` then tells which data they came from.
+:func:`~skdpspectral.audit.audit_in_few_fits` then tells which data they came from.
 """
 
 # tags: quick
@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import DPPCA, SpikedPCA
-from skdpspectral.audit import audit_epsilon
+from skdpspectral.audit import audit_in_few_fits, two_tables
 
 rng = np.random.default_rng(0)
 n, p, epsilon = 500, 20, 0.5
@@ -46,10 +46,9 @@ def along_last_axis(pca, released):
     return abs(pca.components_[0, -1])
 
 
+tables = two_tables(X, neighbor, along_last_axis)
 for name, estimator in (("model", spiked), ("gaussian", worst_case)):
-    result = audit_epsilon(
-        estimator, X, neighbor, along_last_axis, n_trials=400, random_state=0
-    )
+    result = audit_in_few_fits(estimator, tables, 800, random_state=0)
     print(f"{name:9}", result)
 
 # %%

@@ -44,7 +44,7 @@ from stress_processes import (
 )
 
 from skdpspectral import DPPCA, LedgerError, PrivacyBudgetError
-from skdpspectral.audit import audit_epsilon
+from skdpspectral.audit import audit_in_few_fits, two_tables
 
 _TARGETS = np.arange(len(ROWS)) // 3 % 2
 # -- threads -------------------------------------------------------------------
@@ -143,7 +143,8 @@ def audit(stage: Stage) -> None:
             return 0.0
         return float(released["second_moment"][1, 1])
 
-    audit_epsilon(DPPCA(1, center="none"), rows, neighbor, statistic, n_trials=8)
+    tables = two_tables(rows, neighbor, statistic)
+    audit_in_few_fits(DPPCA(1, center="none"), tables, 16)
 
 
 # -- asyncio -------------------------------------------------------------------

@@ -486,14 +486,11 @@ class AuditDisplay(Display):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from skdpspectral import DPPCA
-    >>> from skdpspectral.audit import audit_epsilon
+    >>> from skdpspectral.audit import audit_in_few_fits, pairs_of_features
     >>> from skdpspectral.plotting import AuditDisplay
-    >>> X, neighbor = np.eye(5, 2), np.eye(5, 2)
-    >>> neighbor[0] = [0.0, 1.0]
     >>> pca = DPPCA(1, epsilon=4.0, center="none")
-    >>> result = audit_epsilon(pca, X, neighbor, n_trials=200, random_state=0)
+    >>> result = audit_in_few_fits(pca, pairs_of_features(20), 2)
     >>> AuditDisplay.from_result(result).ax_.get_xlabel()
     'false positives'
     """
@@ -536,7 +533,7 @@ class AuditDisplay(Display):
 
     @classmethod
     def from_result(cls, result, *, ax=None, **line_kw):
-        """Plot the result of :func:`~skdpspectral.audit.audit_epsilon`.
+        """Plot the result of :func:`~skdpspectral.audit.audit_in_few_fits`.
 
         Parameters
         ----------

@@ -484,8 +484,8 @@ def for_the_auditor(facts: Facts) -> Answers:
             "privacy_report has verdicts on the steps of other compositions.",
         ],
         "Audit": [
-            f"Lower bound on epsilon by {audit['n_trials']:g} fits on each of two "
-            f"neighbors: {audit['epsilon']:.5g} at delta = {audit['delta']:g}, with "
+            f"Lower bound on epsilon by {audit['n_fits']:g} fits of made-up data: "
+            f"{audit['epsilon']:.5g} at delta = {audit['delta']:g}, with "
             f"confidence {audit['confidence']:g}; the audited fit claims "
             f"{number(audit['claimed_epsilon'])}. A bound above a claim at this delta "
             "refutes it; one below does not prove it."

@@ -152,7 +152,7 @@ def statement(
     docs_url : str or None, default=None
         Root URL of the documentation of this package, for links to proofs.
     audit : AuditResult or None, default=None
-        Result of :func:`~skdpspectral.audit.audit_epsilon`.
+        Result of :func:`~skdpspectral.audit.audit_in_few_fits`.
 
     Returns
     -------
@@ -232,8 +232,8 @@ def _with_plan(of: Any) -> Any:
 
 
 def _audit(audit: Any) -> dict[str, float | None]:
-    keys = ("epsilon", "claimed_epsilon", "delta", "confidence", "n_trials")
+    keys = ("epsilon", "claimed_epsilon", "delta", "confidence", "n_fits")
     try:
         return {key: finite(float(getattr(audit, key))) for key in keys}
     except (AttributeError, TypeError, ValueError):
-        raise TypeError("audit must be a result of audit_epsilon") from None
+        raise TypeError("audit must be a result of audit_in_few_fits") from None

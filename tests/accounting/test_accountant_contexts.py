@@ -26,7 +26,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import ambient_accountant
 from skdpspectral.accounting._ledger.context import without_accountant
-from skdpspectral.audit import audit_epsilon
+from skdpspectral.audit import audit_in_few_fits, two_tables
 
 WAIT, DOUBT = 60.0, "in another thread or task, .*: pass accountant="
 
@@ -305,7 +305,7 @@ def test_without_accountant_is_of_its_context_alone():
 
 
 A = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
-NEIGHBOR = [[0.0, 1.0], *A[1:]]
+TABLES = two_tables(A, [[0.0, 1.0], *A[1:]], lambda model, released: 0.0)
 
 
 @pytest.mark.slow
@@ -315,7 +315,7 @@ def test_an_audit_charges_nothing_and_uncharges_nobody(backend):
     with PrivacyAccountant(*budget_of_fits(1)) as accountant:
         pca = DPPCA(1, center="pairs")
         with joblib.parallel_config(backend):
-            audit_epsilon(pca, A, NEIGHBOR, n_trials=20, n_jobs=2)
+            audit_in_few_fits(pca, TABLES, 20, n_jobs=2)
         fit()
         with pytest.raises(PrivacyBudgetError):
             fit()

@@ -9,7 +9,7 @@ import pytest
 from skdpspectral._release.noise import noise_generator, release_entries
 from skdpspectral._release.selection import VoteRelease
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.audit._epsilon import mu_lower_bound
+from skdpspectral.audit._bounds import bound_at, gaussian_curve
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection._vote import VoteBudgets
@@ -41,7 +41,7 @@ def test_a_score_comes_up_to_its_claim(epsilon):
         released = np.full(400_000, mean)
         release_entries(plan["score"], released, generator)
         sides.append(released)
-    found = mu_lower_bound(*sides, threshold=0.5 - 0.5 / 50)
+    found = bound_at(*sides, 0.5 - 0.5 / 50, gaussian_curve, 0.99)
     assert found <= plan.mu
     assert gaussian_epsilon(found, DELTA) > 0.9 * epsilon
 
@@ -69,7 +69,7 @@ def test_votes_and_fit_come_up_to_their_claim(epsilon):
             moved = which * (choice.support * 40 - 20.0) * support.mu**2
             statistics.append(which * odds + moved + fit * last.mu**2)
         sides.append(np.array(statistics))
-    found = mu_lower_bound(*sides[::-1], threshold=0.0)
+    found = bound_at(*sides[::-1], 0.0, gaussian_curve, 0.99)
     assert 0.8 * mu < found <= mu
 
 

@@ -13,7 +13,7 @@ from scipy.stats import beta, binom, norm
 
 from skdpspectral import LRSRegressor
 from skdpspectral._release.noise import Release
-from skdpspectral.audit._epsilon import mu_lower_bound
+from skdpspectral.audit._bounds import bound_at, gaussian_curve
 from skdpspectral.federation import GroupClient, GroupTask, Request, Topic
 from skdpspectral.linear_model import PrivateRounds
 
@@ -97,7 +97,7 @@ def bound(scores, n_unknown):
     seen = scores[:, :n_unknown].sum(axis=1)
     # Ordinary users' contributions are the same in both worlds.
     middle = 0.5 * (seen[0].mean() + seen[1].mean())
-    return mu_lower_bound(seen[0], seen[1], threshold=middle, confidence=CONFIDENCE)
+    return bound_at(seen[0], seen[1], middle, gaussian_curve, CONFIDENCE)
 
 
 def attainable(claim):

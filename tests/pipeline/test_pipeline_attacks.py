@@ -37,7 +37,7 @@ from skdpspectral import (
     PrivacyAccountant,
 )
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.audit import audit_epsilon
+from skdpspectral.audit import audit_in_few_fits, pairs_of_features
 from skdpspectral.mechanisms import Assumption
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
@@ -343,7 +343,7 @@ def test_a_step_that_no_columns_are_left_for_releases_nothing():
 def test_a_pipeline_is_audited_by_its_steps():
     model = make_private_pipeline(DPPCA(1))
     with pytest.raises(TypeError, match="audit each of them"):
-        audit_epsilon(model, np.eye(3), np.eye(3), n_trials=10)
+        audit_in_few_fits(model, pairs_of_features(3))
 
 
 def test_nothing_is_cached(tmp_path):

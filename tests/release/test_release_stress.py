@@ -32,11 +32,11 @@ def test_a_short_stress_finds_no_fault():
     environment |= {"OPENBLAS_NUM_THREADS": "1"}
     script = str(BENCHMARKS / "release_stress.py")
     done = subprocess.run(
-        [sys.executable, script, "--seconds", "5", "--patience", "60"],
+        [sys.executable, script, "--seconds", "5", "--patience", "200"],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

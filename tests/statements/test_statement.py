@@ -27,7 +27,7 @@ from skdpspectral import (
     statement,
 )
 from skdpspectral.accounting import gaussian_epsilon
-from skdpspectral.audit import audit_epsilon
+from skdpspectral.audit import audit_in_few_fits, two_tables
 from skdpspectral.federation import GroupTask
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import PrivacyPlan, ThresholdedGaussian
@@ -590,9 +590,10 @@ def test_audits_are_told(kinds):
     X[7, 2] = 0.0
     Y = X.copy()
     Y[0] = -X[0]
-    audit = audit_epsilon(DPPCA(1, center="none"), X, Y, n_trials=60)
+    tables = two_tables(X, Y, lambda model, released: 0.0)
+    audit = audit_in_few_fits(DPPCA(1, center="none"), tables, 60)
     made = statement(kinds["estimator"], audit=audit)
-    assert "60 fits on each" in answers(made)["Audit"]
+    assert "60 fits of made-up" in answers(made)["Audit"]
     record = made.to_dict()
     assert "An audit refutes it" not in record["claim"]
     record["audit"]["epsilon"] = 2.0
