@@ -263,7 +263,7 @@ def test_the_plan_says_what_it_rests_on():
     assert "not differentially private" in str(plan)
     assert plan.mu == pytest.approx(gaussian_mu(1.0, 0.9e-6))
     assert "except with probability 1e-07, which delta includes" in plan.details()
-    worst_case = DPPCA(1, mechanism="auto").privacy_plan(1000, 50)
+    worst_case = DPPCA(1).privacy_plan(1000, 50)
     assert worst_case.assumption is Assumption.NONE
 
 

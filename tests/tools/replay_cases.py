@@ -1158,7 +1158,7 @@ def row_searches():
                 make_pipeline(
                     DPStandardScaler(with_mean=False, unseen="keep"), DPPCA(1)
                 ),
-                {"dppca__clip_norm": [0.1, 5.0]},
+                {"dppca__center": ["none", "pairs"]},
                 scoring=captured,
                 **asked,
             ),
