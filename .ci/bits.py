@@ -123,19 +123,20 @@ def fingerprint(estimator) -> dict[str, str]:
 
 
 def tasks() -> dict[str, str]:
-    """Return the bytes of federated tasks, as hexadecimal digits of a digest."""
-    from skdpspectral.decomposition import SpikedModel
-    from skdpspectral.federation import make_task
+    """Return the digests of federated tasks, as hexadecimal digits."""
+    from skdpspectral import FederatedDPPCA
+    from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+    from skdpspectral.federation import SpectralTask
 
     box = {"bounds": (-10, 10)}
     made = {
-        "plain": make_task(1, 5, **box),
-        "covariance": make_task(2, 5, projection_norm=5.0, **box),
-        "pairs": make_task(1, 5, center="pairs", clip_norm=2.0),
-        "model": make_task(1, 5, mechanism=SpikedModel(1e6, 1.0)),
-        "matrix": make_task(1, 5, aggregation="matrix", **box),
+        "plain": FederatedDPPCA(1, **box),
+        "covariance": FederatedDPPCA(2, release=ComponentCovariance(5.0), **box),
+        "pairs": FederatedDPPCA(1, center="pairs", clip_norm=2.0),
+        "model": FederatedDPPCA(1, mechanism=SpikedModel(1e6, 1.0)),
+        "matrix": FederatedDPPCA(1, aggregation="matrix", **box),
     }
-    return {n: hashlib.sha256(t.to_bytes()).hexdigest() for n, t in made.items()}
+    return {n: SpectralTask(one, 5).digest.hex() for n, one in made.items()}
 
 
 def settings():

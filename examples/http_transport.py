@@ -121,7 +121,7 @@ def serve(client, token, certificate, key, host="127.0.0.1", port=0):
 def exchange(sites, request, task, timeout=30.0):
     """Post a request to the Address of each site; return what came back in time."""
     answers, data = {}, request.to_bytes()
-    longest = task.longest(request.topic)
+    longest = task.longest(request.step)
 
     def ask(name, address):
         try:
@@ -153,8 +153,7 @@ def exchange(sites, request, task, timeout=30.0):
 
 def run(rounds, sites, timeout=30.0):
     """Hold a whole session with sites by their names; return its result."""
-    server = rounds.server
     while not rounds.done:
-        left = {name: sites[name] for name in server.clients}
-        rounds.collect(exchange(left, rounds.request(), server.task, timeout))
+        left = {name: sites[name] for name in rounds.clients}
+        rounds.collect(exchange(left, rounds.request(), rounds.task, timeout))
     return rounds.result()

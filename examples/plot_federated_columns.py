@@ -25,7 +25,7 @@ import pandas as pd
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.federation import LocalClient, Rounds, Server, make_task
+from skdpspectral.federation import LocalClient, Rounds, SpectralTask
 
 names = [f"marker_{j}" for j in range(10)]
 X, truth = make_spiked_covariance(24_000, 10, random_state=0)
@@ -38,7 +38,7 @@ hospitals = {"north": table[:8_000], "south": table[8_000:][names[::-1]]}
 # All parties agree on the task beforehand. Each hospital has its own budget and its own
 # ledger. A client refuses other columns, and arrays without names, at no cost.
 
-task = make_task(n_components=1, n_features=10, feature_names=names)
+task = SpectralTask(FederatedDPPCA(1), n_features=10, feature_names=names)
 ledgers = {name: PrivacyAccountant(epsilon=1.0, delta=1e-6) for name in hospitals}
 clients = {
     name: LocalClient(name, rows, task, epsilon=1.0, accountant=ledgers[name])
@@ -55,7 +55,7 @@ except ValueError as error:
 # The server receives the public numbers of the hospitals, and their messages as bytes.
 
 registered = {name: client.registration for name, client in clients.items()}
-rounds = Rounds(Server(registered, task))
+rounds = Rounds(registered, task)
 while not rounds.done:
     request = rounds.request().to_bytes()
     rounds.collect(
@@ -65,10 +65,10 @@ while not rounds.done:
 # %%
 # A fitted estimator
 # ------------------
-# ``from_result`` releases nothing more. The estimator has the feature names of the
-# task, the components, and the plan of all hospitals.
+# ``result`` releases nothing more. The estimator has the feature names of the task, the
+# components, and the plan of all hospitals.
 
-pca = FederatedDPPCA.from_result(rounds.result())
+pca = rounds.result()
 print(f"|cos| with the true direction: {abs(pca.components_[0] @ truth[0]):.4f}")
 print(pca.privacy_)
 for name, ledger in ledgers.items():
@@ -91,18 +91,16 @@ scores = published.transform(pd.DataFrame(new_rows, columns=names))
 # the same order. A task without names accepts only arrays, so the parties must agree on
 # the order by other means.
 
-by_position = make_task(n_components=1, n_features=10)
+by_position = SpectralTask(FederatedDPPCA(1), n_features=10)
 clients = {
     name: LocalClient(name, rows.to_numpy(), by_position)
     for name, rows in hospitals.items()
 }
-rounds = Rounds(
-    Server({name: c.registration for name, c in clients.items()}, by_position)
-)
+rounds = Rounds({name: c.registration for name, c in clients.items()}, by_position)
 while not rounds.done:
     request = rounds.request()
     rounds.collect({name: client.respond(request) for name, client in clients.items()})
-mixed = FederatedDPPCA.from_result(rounds.result())
+mixed = rounds.result()
 
 cosines = [abs(found.components_[0] @ truth[0]) for found in (mixed, pca)]
 print("|cos| by position and by name:", np.round(cosines, 4))

@@ -65,7 +65,7 @@ axes[1].legend()
 # A hospital that fails
 # ---------------------
 # The budget of this hospital is spent. The others continue.
-# ``Aggregation("projector", min_clients=2)`` sets how many must be left.
+# ``min_clients=2`` sets how many must be left.
 
 print(pca.rejected_ or "none failed", "-", len(pca.clients_), "hospitals in the result")
 print(pca.privacy_)

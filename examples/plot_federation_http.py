@@ -28,13 +28,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 from http_transport import Address, exchange, make_certificate, make_token, serve
 
-from skdpspectral import PrivacyAccountant
+from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.federation import LocalClient, Registration, Rounds, Server, make_task
+from skdpspectral.decomposition import ComponentCovariance
+from skdpspectral.federation import LocalClient, Registration, Rounds, SpectralTask
 
 sizes = {"north": 4_000, "east": 8_000, "south": 16_000}
 registered = {name: Registration(n, 1.0, 1e-6) for name, n in sizes.items()}
-task = make_task(1, 20, bounds=(-20, 20), projection_norm=11.0)
+pca = FederatedDPPCA(1, bounds=(-20, 20), release=ComponentCovariance(11.0))
+task = SpectralTask(pca, n_features=20)
 X, truth = make_spiked_covariance(sum(sizes.values()), 20, random_state=0)
 rows = dict(zip(sizes, np.split(X, np.cumsum(list(sizes.values()))[:-1]), strict=True))
 folder = Path(tempfile.mkdtemp())
@@ -67,7 +69,7 @@ class Liar:
 
     def respond(self, request):
         reply = self.client.respond(request)
-        lies = reply.topic.name == "COVARIANCE"
+        lies = reply.step == self.task.n_steps - 1
         return replace(reply, values=1e6 * reply.values) if lies else reply
 
 
@@ -79,7 +81,7 @@ class Liar:
 
 
 def hold_session(sites):
-    rounds = Rounds(Server(registered, task))
+    rounds = Rounds(registered, task)
     while not rounds.done:
         rounds.collect(exchange(sites, rounds.request(), task, timeout=5))
     return rounds.result()
@@ -87,10 +89,10 @@ def hold_session(sites):
 
 result = hold_session({name: open_site(name) for name in sizes})
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", UserWarning)  # it states what `rejected` states
+    warnings.simplefilter("ignore", UserWarning)  # it states what `rejected_` states
     sites = {name: open_site(name) for name in ("north", "east")}
     second = hold_session(sites | {"south": open_site("south", Liar)})
-print(second.rejected)
+print(second.rejected_)
 
 # %%
 # The weight of a client follows from registered numbers. A false answer within the
@@ -102,7 +104,7 @@ spent = {
     for name in sizes
 }
 fig, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-axes[0].bar(result.clients, result.weights)
+axes[0].bar(result.clients_, result.client_weights_)
 axes[0].set(xlabel="client", ylabel="weight", title="in the components")
 axes[1].bar(spent.keys(), spent.values())
 axes[1].axhline(4.0, color="k", ls="--", label="budget")

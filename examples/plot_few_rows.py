@@ -2,8 +2,8 @@
 Components of a small table in raw units
 ========================================
 
-This page is for tables of a few hundred rows in different units. Private scales need
-more rows. :class:`~skdpspectral.DPPCA` with ``scale="ranks"`` estimates correlations
+This page is for tables of a few hundred rows in different units.
+:class:`~skdpspectral.DPPCA` with ``scale="ranks"`` estimates correlations
 from ranks, which need no scales.
 """
 
@@ -41,11 +41,9 @@ def kept(pca):
 # %%
 # What is released
 # ----------------
-# Both plans depend only on the shape and the budget. Private scales would need more
-# rows than there are, and the plan says so.
+# The plan depends only on the shape and the budget.
 
-for scale in ("ranks", "private"):
-    print(DPPCA(2, epsilon=2.0, scale=scale).privacy_plan(*X.shape), end="\n\n")
+print(DPPCA(2, epsilon=2.0, scale="ranks").privacy_plan(*X.shape))
 
 # %%
 # Ranks compared with rows in raw units

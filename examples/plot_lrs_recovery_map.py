@@ -24,7 +24,7 @@ from joblib import Parallel, delayed
 
 from skdpspectral import LRSRegressor
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation, UserWeights
+from skdpspectral.linear_model import Alternation
 
 d, k, n_repeats = 150, 10, 5
 n_users = [25, 50, 75, 100, 150, 200]
@@ -42,7 +42,7 @@ def one_fit(t, m, start, seed):
         epsilon=None,
         fit_intercept=False,
         solver=Alternation(shrink_to_mean=False, init=start),
-        shared_weights=UserWeights(ridge=0.0),
+        ridge_shared=0.0,
         ridge_sparse=0.0,
         noise_seed=seed,
     )

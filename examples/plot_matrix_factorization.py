@@ -102,3 +102,15 @@ plt.show()
 for epsilon, one, other in zip(epsilons, with_features, without, strict=True):
     print(f"epsilon {epsilon}: {one:.3f} with features, {other:.3f} without")
 print(f"no privacy {exact:.3f}, each user's mean {own_mean:.3f}")
+
+# %%
+# Clicks without ratings
+# ----------------------
+# With ``implicit=True``, only the pairs of users and items count: here, what users
+# rated 4 or more. Two rounds release how popular items are and which pairs of them
+# users have beyond that.
+
+clicks = DPMatrixFactorization(items=ratings.item_ids, implicit=True, epsilon=2.0)
+lists, _ = clicks.fit(X[train][y[train] >= 4]).recommend([2, 3], n=5)
+print(lists)
+print(clicks.privacy_)

@@ -25,7 +25,7 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import PrivateRounds, UserWeights
+from skdpspectral.linear_model import PrivateRounds
 
 features, y, user = make_low_rank_sparse_tasks(
     2000,
@@ -55,7 +55,7 @@ print(table.iloc[:3, -4:])
 model = LRSRegressor(
     sparsity=2,
     user_feature="user",
-    shared_weights=UserWeights(ridge=0.1),
+    ridge_shared=0.1,
     ridge_sparse=0.1,
     solver=PrivateRounds(3),
 )

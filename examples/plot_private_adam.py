@@ -19,7 +19,7 @@ the errors of both.
 # mechanism for a sensitivity of one; replacing an example moves its gradient by two.
 # The noise is either independent from step to step, or shaped by the square root of the
 # matrix of weights, as when each example is in one step. Shaping helps only joint
-# moments, because squares of shaped noise are larger. shaped noise are larger.
+# moments, because squares of shaped noise are larger.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -67,7 +67,7 @@ axes[1].legend()
 #
 # Digits
 # ------
-# All five second moments have the same budget. The learning rates suit each kind of
+# All three second moments have the same budget. The learning rates suit each kind of
 # moments: a second moment that is drowned by its noise is kept above the noise, which
 # makes steps shorter. Accuracies of single fits differ by a few hundredths.
 # ``examples/benchmarks/adam_regimes.py`` has the settings of the paper.
@@ -80,7 +80,7 @@ from skdpspectral.neural_network import Adam
 
 X, y = load_digits(return_X_y=True)
 parts = train_test_split(X / 16.0, y, random_state=0)
-rates = {"jme": 0.3, "jme-batch": 0.3, "clip": 0.3, "pp": 0.1, "pp-debiased": 0.05}
+rates = {"jme": 0.3, "pp": 0.1, "pp-debiased": 0.05}
 for epsilon in (1.0, 4.0):
     for moments, rate in rates.items():
         model = DPAdamClassifier(

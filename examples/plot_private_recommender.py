@@ -2,7 +2,7 @@
 Recommend with one readable model per user
 ==========================================
 
-This page is for recommenders with further columns, or with models that users can read.
+This page is for recommenders whose models users can read.
 :class:`~skdpspectral.DPItemEmbedding` releases features of items. The guarantee
 protects a **user with all of their ratings**. :class:`~skdpspectral.LRSRegressor` then
 fits a model for every user on these features.
@@ -12,14 +12,13 @@ fits a model for every user on these features.
 
 # %%
 # The table has one row per rating. Column names are arbitrary. The ratings are
-# simulated: some people rate lower at night. The catalog, the features of its items,
-# and the range of ratings are public.
+# simulated. The catalog, the features of its items, and the range of ratings are
+# public.
 
 import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from sklearn.pipeline import make_pipeline
 
@@ -29,14 +28,11 @@ from skdpspectral.linear_model import UserIntercept, personalize
 
 data = make_ratings(3000, 100, n_ratings_per_user=25, random_state=0, as_frame=True)
 X = data.data.rename(columns={"user_id": "person", "item_id": "movie"})
-night = np.random.default_rng(0).random(len(X)) < 0.3
-X["night"] = 5.0 * night  # on a scale like that of the other features
-stars = data.target - 1.0 * (night & (X["person"] % 4 == 0))
+stars = data.target
 print(X.head(3))
 
 # %%
-# The second step releases nothing. Only the first step has a budget. Columns that are
-# not in ``remainder`` are dropped, with a warning.
+# The second step releases nothing. Only the first step has a budget.
 
 accountant = PrivacyAccountant(epsilon=1.0, delta=1e-6)
 items = DPItemEmbedding(
@@ -44,7 +40,6 @@ items = DPItemEmbedding(
     item_feature="movie",
     items=data.item_ids,
     item_features=data.item_features,
-    remainder=["night"],
     epsilon=1.0,
     accountant=accountant,
     rating_range=(1, 5),
@@ -57,8 +52,7 @@ print(accountant)
 # %%
 # Models that users can read
 # --------------------------
-# A model has at most three features of its own, and is only for that person. Person 8
-# rates lower at night, person 9 does not.
+# A model has at most three features of its own, and is only for that person.
 
 names = items.get_feature_names_out()[2:]
 coefs = pd.DataFrame({f"person {one}": users.get_coef(one) for one in (8, 9)}, names)
@@ -74,7 +68,7 @@ plt.show()
 # A few ratings are enough to fit a model for a new person, and no budget is spent. The
 # files contain the released features, and only this person's model.
 
-mine = pd.DataFrame({"person": -1, "movie": [3, 14, 15, 92, 65, 35], "night": 0.0})
+mine = pd.DataFrame({"person": -1, "movie": [3, 14, 15, 92, 65, 35]})
 personalize(model, mine, [5, 4, 2, 5, 3, 1])
 with tempfile.TemporaryDirectory() as folder:
     items.save(Path(folder, "items.npz"))
@@ -83,7 +77,7 @@ with tempfile.TemporaryDirectory() as folder:
         DPItemEmbedding.load(Path(folder, "items.npz")),
         LRSRegressor.load(Path(folder, "mine.npz")),
     )
-catalog = pd.DataFrame({"person": -1, "movie": data.item_ids, "night": 0.0})
+catalog = pd.DataFrame({"person": -1, "movie": data.item_ids})
 unseen = catalog[~catalog["movie"].isin(mine["movie"])]
 expected = pd.Series(device.predict(unseen), unseen["movie"], name="expected stars")
 print(expected.nlargest(5).round(2))

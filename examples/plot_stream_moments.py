@@ -18,8 +18,6 @@ cancels in running means.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from skdpspectral import JMECovariance, PrivacyAccountant
 
@@ -54,7 +52,7 @@ print(accountant)
 from skdpspectral.factorizations import Average, NoiseGain, factorize
 
 steps, *means = np.array(seen).T
-gain, _ = NoiseGain(Average(), factorize(Average(), "blt", horizon)).push(horizon)
+gain = NoiseGain(Average(), factorize(Average(), "blt", horizon)).push(horizon)
 band = (
     2 * stream.privacy_["moments"].noise_std * np.sqrt(gain) / np.arange(1, horizon + 1)
 )
@@ -97,17 +95,6 @@ ax.set(
     ylabel="mean log-likelihood",
     title="private Gaussian density",
 )
-
-# %%
-# A private whitener
-# ------------------
-# In a pipeline, it replaces a scaler, which would leak.
-
-labels = (X[:, 0] > drift[:, 0]).astype(int)
-whitener = JMECovariance(epsilon=1.0, whiten=True)
-pipeline = make_pipeline(whitener, LogisticRegression()).fit(X, labels)
-print(f"accuracy after private whitening: {pipeline.score(X, labels):.3f}")
-print(np.cov(pipeline[0].transform(X).T).round(1))
 
 # %%
 # What you may publish

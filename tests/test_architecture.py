@@ -24,7 +24,7 @@ SPINE = {
     "_tables": {"_linalg"},
     "_statistics": {"mechanisms", "sensitivity", "accounting", "_linalg", "_tables"},
     "_release": {"mechanisms", "accounting"},
-    "_messages": {"mechanisms", "_linalg", "_release", "_tables"},
+    "_messages": {"mechanisms", "accounting", "_linalg", "_release", "_tables"},
     "_base": {"mechanisms", "accounting", "_linalg", "_tables", "_release"},
     "factorizations": {"_base"},
 }
@@ -48,7 +48,7 @@ EDGES = {
     # The facade hands on the names of the protocol of federated components.
     "federation": {*SPINE, "decomposition"},
     # What was promised is told of plans and ledgers, and never of data.
-    "statements": {"_base", "accounting", "decomposition", "mechanisms"},
+    "statements": {"_base", "accounting", "mechanisms"},
     "plotting": {*SLICES, "_base", "accounting", "mechanisms"},
     "datasets": {*SLICES, "_base", "accounting", "mechanisms"},
 }
@@ -74,21 +74,19 @@ NARROWER = {
     },
     # Workloads and factorizations are arithmetic.
     "factorizations/_factorizations.py": set(),
-    "factorizations/_errors.py": set(),
     "recommendation/_table_columns.py": {"_tables"},
     "metrics/_subspace.py": {"_tables", "mechanisms"},
     # Nothing that a server computes may touch rows, noise or budgets.
     "_messages/messages.py": {"_linalg", "mechanisms"},
-    "_messages/codec.py": set(),
 }
 # What is known of sparse columns: of steps of scikit-learn, and of made-up tables.
 COMPOSITIONS = {"_base/privacy_report.py", "_base/made_up.py"}
 SERVER_SIDE = {"_linalg", "_messages", "mechanisms"}
-# A client is told what to release: its files know no estimator.
-PROTOCOL = [f"_federated_{part}.py" for part in ("task", "client", "server")]
+# A client is told what to release: only the task knows an estimator.
+PROTOCOL = [f"_federated_{part}.py" for part in ("queries", "client", "server")]
 
 # Lines and files, as .ci/house.py counts them. These numbers may only fall.
-LARGEST = {"skdpspectral": (52_315, 153), "tests": (62_455, 243)}
+LARGEST = {"skdpspectral": (47_811, 150), "tests": (55_469, 237)}
 
 
 def folder_of(path):

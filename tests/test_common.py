@@ -36,13 +36,11 @@ from skdpspectral import (
 )
 from skdpspectral.covariance import (
     BISR,
-    BaselineMoments,
     Exponential,
     JointMoments,
     Window,
 )
 from skdpspectral.decomposition import (
-    Aggregation,
     ComponentCovariance,
     Gaussian,
     SpikedModel,
@@ -51,7 +49,6 @@ from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
 from skdpspectral.mechanisms import ParallelPlan
 from skdpspectral.neural_network import (
     Adam,
-    AdamStability,
     AlternatingAdam,
     UserNetwork,
 )
@@ -103,7 +100,7 @@ ESTIMATORS = [
     DPTableVectorizer(epsilon=None, add_indicator=True),
     DPTableVectorizer(epsilon=1000.0, categories={0: "find"}),
     DPTableVectorizer(epsilon=1000.0, text=[0], n_text_features=2),
-    DPTableVectorizer(user_feature=0, categories={-1: [0, 1]}, sparse_output=True),
+    DPTableVectorizer(user_feature=0, categories={-1: [0, 1]}),
     DPTableVectorizer(accountant=PrivacyAccountant()),
     DPAdamClassifier(),
     DPAdamClassifier(epsilon=None),
@@ -112,16 +109,12 @@ ESTIMATORS = [
     ),
     DPAdamClassifier(
         (3, 4),
-        optimizer=Adam(moments="clip", stability=AdamStability(floor=0.0)),
+        optimizer=Adam(moments="jme", max_step_norm=1.0),
         batch_size=8,
         n_epochs=2,
     ),
-    DPAdamClassifier(
-        optimizer=Adam(sampling="in-turn", factorization="blt"), n_epochs=1
-    ),
-    DPAdamClassifier(
-        optimizer=Adam(moments="jme-batch", neighbors="zero-out-one"), batch_size=4
-    ),
+    DPAdamClassifier(optimizer=Adam(sampling="in-turn", moments="jme"), n_epochs=1),
+    DPAdamClassifier(optimizer=Adam(neighbors="zero-out-one"), batch_size=4),
     DPAdamClassifier(
         optimizer=Adam(noise_multiplier=2.0), accountant=PrivacyAccountant()
     ),
@@ -135,12 +128,12 @@ ESTIMATORS = [
     DPRidge(),
     DPRidge(epsilon=1000.0),
     DPRidge(1.0, epsilon=None),
-    DPRidge(epsilon=None, fit_intercept=False, n_components=1),
+    DPRidge(epsilon=None, fit_intercept=False),
     DPRidge(0.0, epsilon=1000.0, bounds=(-10, 10), target_bounds=(-100, 100)),
     DPRidge(bounds=(-10, 10), accountant=PrivacyAccountant()),
     DPRidgeClassifier(),
     DPRidgeClassifier(epsilon=1000.0, bounds=(-10, 10)),
-    DPRidgeClassifier(1.0, epsilon=None, fit_intercept=False, n_components=1),
+    DPRidgeClassifier(1.0, epsilon=None, fit_intercept=False),
     DPRidgeClassifier(accountant=PrivacyAccountant()),
     LRSMLPRegressor(solver=FEW_STEPS),
     LRSMLPRegressor(epsilon=None, solver=FEW_STEPS, hidden_layer_sizes=(3, 2)),
@@ -156,7 +149,7 @@ ESTIMATORS = [
     ),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
-    LRSRegressor(2, epsilon=None, solver=Alternation(update="cg", init="moments")),
+    LRSRegressor(2, epsilon=None, solver=Alternation(init="moments")),
     LRSRegressor(user_feature=0),
     LRSRegressor(user_feature=-1, epsilon=None),
     LRSRegressor(0, epsilon=None, scale=False),
@@ -182,10 +175,7 @@ ESTIMATORS = [
     ),
     DPItemEmbedding(0, items=8, rating_range=(1, 5)),
     DPItemEmbedding(2, method="residuals", rating_range=(1, 5)),
-    DPItemEmbedding(method="moment", remainder="passthrough", rating_range=(1, 5)),
-    DPItemEmbedding(
-        max_ratings_per_user=1, accountant=PrivacyAccountant(), rating_range=(1, 5)
-    ),
+    DPItemEmbedding(accountant=PrivacyAccountant(), rating_range=(1, 5)),
     DPMatrixFactorization(rating_range=(1, 5)),
     DPMatrixFactorization(epsilon=None, rating_range=(1, 5)),
     DPMatrixFactorization(
@@ -198,15 +188,14 @@ ESTIMATORS = [
     JMECovariance(),
     JMECovariance(epsilon=None),
     JMECovariance(horizon=1000),
-    JMECovariance(horizon=7, on_horizon="restart", whiten=True),
     JMECovariance(workload=Exponential(0.9), moments=JointMoments("trace-split")),
     JMECovariance(workload=Window(5), moments=JointMoments(second_moment="diag")),
-    JMECovariance(moments=BaselineMoments("pp-debiased"), factorization="sqrt"),
+    JMECovariance(workload="prefix", factorization="sqrt"),
     JMECovariance(factorization=BISR(16), moments="assume-centered"),
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
     FederatedDPPCA(),
     FederatedDPPCA(1, client_feature=0),
-    FederatedDPPCA(1, client_feature=-1, aggregation=Aggregation("matrix"), n_jobs=2),
+    FederatedDPPCA(1, client_feature=-1, aggregation="matrix", n_jobs=2),
     FederatedDPPCA(1, bounds=(-10, 10)),
     FederatedDPPCA(1, bounds=(-10, 10), scale="bounds", client_feature=0),
     FederatedDPPCA(1, weights="equal", clip_norm=2.0),

@@ -15,17 +15,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
 from skdpspectral import (
-    DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
     DPRidgeClassifier,
-    FederatedDPPCA,
     LRSMLPRegressor,
     LRSRegressor,
-    PrivacyAccountant,
 )
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import Adam, AlternatingAdam, UserNetwork
@@ -220,17 +217,6 @@ UNFITTED = [
 def test_what_needs_a_fit_says_so(unfitted, call):
     words = said(call, unfitted, NotFittedError)
     assert words is None or "is not fitted yet" in words
-
-
-def test_groups_are_refused_with_the_name_that_fits():
-    accountant = PrivacyAccountant()
-    calls = {"user_feature": LRSRegressor, "client_feature": FederatedDPPCA}
-    for name, kind in calls.items():
-        with pytest.raises(TypeError, match=f"does not accept groups: .* with {name}="):
-            kind(accountant=accountant).fit(X, X[:, 0], groups=USERS)
-    with pytest.raises(TypeError, match=r"unexpected keyword argument .groups"):
-        DPPCA(accountant=accountant).fit(X, groups=USERS)
-    assert len(accountant.ledger) == 0
 
 
 @pytest.mark.parametrize("name", ENTRIES)

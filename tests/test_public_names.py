@@ -98,11 +98,11 @@ def test_rooms_are_attributes_without_an_import():
     assert set(skdpspectral._ROOMS.split()) == rooms
     assert skdpspectral._INNER == "sensitivity"
     assert skdpspectral.sensitivity.__name__ == "skdpspectral.sensitivity"
-    code = "import skdpspectral; print(skdpspectral.federation.make_task.__name__)"
+    code = "import skdpspectral; print(skdpspectral.federation.SpectralTask.__name__)"
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert said.stdout.strip() == "make_task"
+    assert said.stdout.strip() == "SpectralTask"
 
 
 @pytest.mark.parametrize("name", public_modules())

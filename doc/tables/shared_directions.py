@@ -10,7 +10,7 @@ import numpy as np
 from skdpspectral import LRSRegressor
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import PrivateRounds, UserWeights
+from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.metrics import subspace_distance
 
 HEADER = ":math:`t / t_0`"
@@ -40,7 +40,7 @@ def measure(ratio, seed):
             r,
             2,
             epsilon=1.0,
-            shared_weights=UserWeights(ridge=0.1),
+            ridge_shared=0.1,
             ridge_sparse=0.1,
             solver=PrivateRounds(3),
             noise_seed=seed,

@@ -12,7 +12,6 @@ from sklearn.model_selection import GroupKFold, cross_val_score
 
 from skdpspectral import DPMatrixFactorization, LRSRegressor
 from skdpspectral.datasets import fetch_movielens, make_low_rank_sparse_tasks
-from skdpspectral.linear_model import UserWeights
 from skdpspectral.model_selection import PerUserKFold
 
 NEEDS_DATA = True
@@ -33,7 +32,7 @@ def simulated(seed):
     model = LRSRegressor(
         sparsity=2,
         user_feature=0,
-        shared_weights=UserWeights(ridge=0.1),
+        ridge_shared=0.1,
         ridge_sparse=0.1,
         noise_seed=seed,
     )

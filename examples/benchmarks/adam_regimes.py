@@ -5,8 +5,8 @@
                                                [--floors zero before constant noise]
                                                [--epochs 10] [--save FILE]
 
-The settings of table 3, all of them: clipping at 1, delta = 1e-6, weights lambda = 1
-and tau = 1/2, updates clipped to 1, 10 epochs. "wide": batches of 256, noise 1, a
+The settings of table 3, all of them: clipping at 1, delta = 1e-6, a weight
+lambda = 1, updates clipped to 1, 10 epochs. "wide": batches of 256, noise 1, a
 learning rate of 1e-3, stability 1e-6 (plain 1e-8). "single": batches of 1, noise 2,
 a rate of 1e-7, stability 1e-7 (plain 1e-8). What differs:
 
@@ -34,6 +34,7 @@ run goes on where another one ended.
 
 import argparse
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 from cells import Cells
@@ -45,13 +46,12 @@ from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPAdamClassifier
 from skdpspectral.datasets._real import load_adult
-from skdpspectral.neural_network import Adam, AdamStability, JMEAdam
+from skdpspectral.neural_network import Adam, JMEAdam
 from skdpspectral.neural_network._adam import AdamState, Optimization
 
 KINDS = {
     "jme": {"moments": "jme", "moment_weight": 1.0},
     "jme-printed": {"moments": "jme", "moment_weight": 1.0},
-    "clip": {"moments": "clip", "moment_weight": 0.5},
     "pp-debiased": {"moments": "pp-debiased"},
     "pp": {"moments": "pp"},
 }
@@ -63,7 +63,6 @@ FLOORS = ["zero", "before", "constant", "noise"]
 PAPER = {
     "jme": (47.94, 30.38),
     "jme-printed": (47.94, 30.38),
-    "clip": (44.34, 28.14),
     "pp-debiased": (48.53, 29.14),
     "pp": (43.07, 10.48),
 }
@@ -83,23 +82,67 @@ def parts_of(name, seed):
     return train_test_split(X, y, random_state=seed)
 
 
+class Stability(NamedTuple):
+    """A reading of what the paper leaves open; `floor` is a number, or "noise"."""
+
+    constant: float
+    floor: float | str
+    max_step_norm: float
+
+
+class Reading(AdamState):
+    """Adam with another reading of negative second moments than the package's."""
+
+    floor_read: float | str = "noise"
+
+    @property
+    def floor(self):
+        """Lower bound on the second moment."""
+        read = self.floor_read
+        return super().floor if read == "noise" else read
+
+
+def stability_of(regime, kind, floor):
+    """Return the reading of a floor."""
+    _, _, rate, constant = REGIMES[regime]
+    constant = PLAIN_CONSTANT if kind == "pp" else constant
+    return {
+        "zero": Stability(constant, 0.0, 1.0),
+        "before": Stability(constant, 0.0, rate),
+        "constant": Stability(0.0, constant, 1.0),
+        "noise": Stability(constant, "noise", 1.0),
+    }[floor]
+
+
 def optimizer_of(regime, kind, floor):
     """Return the parameters of Adam in a regime."""
-    _, noise, rate, constant = REGIMES[regime]
-    constant = PLAIN_CONSTANT if kind == "pp" else constant
-    bounds = {
-        "zero": {"constant": constant, "floor": 0.0},
-        "before": {"constant": constant, "floor": 0.0, "max_step_norm": rate},
-        "constant": {"constant": 0.0, "floor": constant},
-        "noise": {"constant": constant, "floor": "noise"},
-    }[floor]
+    _, noise, rate, _ = REGIMES[regime]
+    read = stability_of(regime, kind, floor)
     return {
         "learning_rate": rate,
         "noise_multiplier": noise * (PRINTED_NOISE if kind == "jme-printed" else 1.0),
         "neighbors": "zero-out-one",
-        "stability": AdamStability(**{"max_step_norm": 1.0, **bounds}),
+        "stability": read.constant,
+        "max_step_norm": read.max_step_norm,
         **KINDS[kind],
     }
+
+
+def read_as(state, regime, kind, floor):
+    """Let a state of Adam read negative second moments as a floor says."""
+    state.__class__ = Reading
+    state.floor_read = stability_of(regime, kind, floor).floor
+    return state
+
+
+def trained(parameters, rows, gradients_of, where, size, epochs):
+    """Train parameters in place by steps of JMEAdam; return the privacy cost."""
+    given = {"batch_size": size, "n_epochs": epochs, **optimizer_of(*where)}
+    adam = JMEAdam(len(parameters), len(rows), **given)
+    read_as(adam._run.state, *where)
+    for batch in adam.batches():
+        parameters += adam.step(gradients_of(batch), batch)
+    return adam.privacy_.epsilon
 
 
 # -- logistic regression ---------------------------------------------------------------
@@ -108,12 +151,18 @@ def optimizer_of(regime, kind, floor):
 def of_adult(regime, kind, floor, epochs, seed):
     """Return accuracy and area under the curve of a fit on adult, and its epsilon."""
     X, test, y, wanted = parts_of("adult", seed)
-    size = REGIMES[regime][0]
-    given = {"classes": np.unique(y), "batch_size": size, "n_epochs": epochs}
-    adam = Adam(**optimizer_of(regime, kind, floor))
-    model = DPAdamClassifier((), optimizer=adam, **given).fit(X, y)
-    values = model.decision_function(test)
-    return measured(np.column_stack([-values, values]), wanted, model.privacy_.epsilon)
+    rows, y = np.c_[X, np.ones(len(X))], (y == y.max()).astype(float)
+    weights = np.zeros(rows.shape[1])
+
+    def gradients_of(batch):
+        errors = expit(rows[batch] @ weights) - y[batch]
+        return errors[:, None] * rows[batch]
+
+    where = regime, kind, floor
+    epsilon = trained(weights, rows, gradients_of, where, REGIMES[regime][0], epochs)
+    values = test @ weights[:-1] + weights[-1]
+    wanted = (wanted == wanted.max()).astype(int)
+    return measured(np.column_stack([-values, values]), wanted, epsilon)
 
 
 def measured(scores, wanted, epsilon):
@@ -163,13 +212,14 @@ class SideBySide:
         self.nu = np.array([each.moments.nu for each in first])[:, None]
         self.plain = self.nu[:, 0] == 0.0
         names = list(KINDS)
-        self.joint = np.array([name == "clip" for name in names])[:, None]
         debiased = np.array([name == "pp-debiased" for name in names])
         self.bias = np.where(debiased, self.stds[:, 0] ** 2, 0.0)[:, None, None]
         self.spread = np.where(
             debiased, np.sqrt(2.0) * self.bias.ravel(), self.stds[:, 1]
         )
-        given = [[each.adam.stability for each in row] for row in self.made]
+        given = [
+            [stability_of(regime, kind, floor) for floor in floors] for kind in KINDS
+        ]
         self.constant = np.array([[one.constant for one in row] for row in given])
         self.most = np.array([[one.max_step_norm for one in row] for row in given])
         noisy = np.array([[one.floor == "noise" for one in row] for row in given])
@@ -190,12 +240,9 @@ class SideBySide:
         for row, target in zip(rows, targets, strict=True):
             gradient = (expit(parameters @ row) - target)[..., None] * row
             squares = gradient * gradient
-            norms = squares.sum(axis=-1)
-            norms += self.joint * self.nu * np.sum(squares * squares, axis=-1)
-            factor = 1.0 / np.maximum(np.sqrt(norms), 1.0)
+            factor = 1.0 / np.maximum(np.sqrt(squares.sum(axis=-1)), 1.0)
             found[0] += factor[..., None] * gradient
-            power = np.where(self.joint, factor, factor * factor)
-            found[1] += power[..., None] * squares
+            found[1] += (factor * factor)[..., None] * squares
         return found
 
     def step(self, released):
@@ -251,9 +298,11 @@ def print_check(n_steps=300, shape=(5000, 20)):
     """Print the largest relative difference of a step from one of JMEAdam."""
     rng, run = np.random.default_rng(0), SideBySide("single", FLOORS, shape)
     states = {
-        where: AdamState(run.made[where[0]][where[1]].adam, run.stds[where[0]], parts)
+        where: read_as(
+            AdamState(run.made[where[0]][where[1]].adam, run.stds[where[0]]),
+            *("single", list(KINDS)[where[0]], FLOORS[where[1]]),
+        )
         for where in np.ndindex(len(KINDS), len(FLOORS))
-        for parts in [run.made[where[0]][where[1]]._parts]
     }
     worst = 0.0
     for _ in range(n_steps):
@@ -332,16 +381,16 @@ def of_digits(regime, kind, floor, epochs, seed):
     network, size = SmallCNN(seed), REGIMES[regime][0]
     if size > 1:
         epochs = round(epochs * WIDE_STEPS / 10 / np.ceil(len(X) / size))
-    adam = JMEAdam(
-        len(network.parameters),
-        len(X),
-        batch_size=size,
-        n_epochs=epochs,
-        **optimizer_of(regime, kind, floor),
+    where = regime, kind, floor
+    epsilon = trained(
+        network.parameters,
+        X,
+        lambda batch: network.gradients(X[batch], y[batch]),
+        where,
+        size,
+        epochs,
     )
-    for batch in adam.batches():
-        network.parameters += adam.step(network.gradients(X[batch], y[batch]), batch)
-    return measured(network.outputs(test), wanted, adam.privacy_.epsilon)
+    return measured(network.outputs(test), wanted, epsilon)
 
 
 # -- the table -------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from skdpspectral import (
     DPPCA,
     DPMatrixFactorization,
     DPStandardScaler,
-    FederatedDPPCA,
     LRSRegressor,
     PrivacyAccountant,
 )
@@ -43,13 +42,6 @@ def tables(size):
     yield "DPPCA", DPPCA, {}, (X,), (distant,), {}
     yield "DPPCA, pairs", DPPCA, {"center": "pairs"}, (X,), (distant,), {}
     yield "DPStandardScaler", DPStandardScaler, {}, (X,), (distant,), {}
-
-    # Clients one after another, and each in all parts of the table.
-    n_clients = 100 if size == 1.0 else 10
-    mixed = np.arange(n) % n_clients
-    for order, clients in (("in order", np.sort(mixed)), ("mixed", mixed)):
-        named, given = f"FederatedDPPCA, {n_clients} {order}", {"clients": clients}
-        yield named, FederatedDPPCA, {}, (X,), (distant,), given
 
     n_users, n_features = int(1e5 * size), 10
     users = np.repeat(np.arange(n_users), 20)

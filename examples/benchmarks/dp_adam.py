@@ -43,7 +43,7 @@ from skdpspectral.audit import privacy_report
 from skdpspectral.datasets._real import load_adult
 from skdpspectral.neural_network import Adam
 
-MOMENTS = ("jme", "jme-batch", "pp", "pp-debiased", "clip")
+MOMENTS = ("jme", "pp", "pp-debiased")
 HAVE_OPACUS = all(importlib.util.find_spec(n) for n in ("torch", "opacus"))
 DELTAS = {"digits": 1e-4, "adult": 1e-5}
 # Divisions of the rows, and fits of each.

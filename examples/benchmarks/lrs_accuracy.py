@@ -22,12 +22,12 @@ from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import LRSRegressor
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
+from skdpspectral.linear_model import Alternation, PrivateRounds
 
 # No penalties, as fits that shall be exact need it.
 PLAIN = {
     "fit_intercept": False,
-    "shared_weights": UserWeights(ridge=0.0),
+    "ridge_shared": 0.0,
     "ridge_sparse": 0.0,
 }
 

@@ -23,7 +23,6 @@ from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral._linalg import per_user
 from skdpspectral.linear_model import (
     PrivateRounds,
-    UserWeights,
     _kernels_shared,
     _kernels_users,
 )
@@ -100,7 +99,7 @@ def fit_file(path, epsilon, n_rounds):
     y, U = np.load(path + ".y.npy"), np.load(path + ".U.npy")
     users = np.repeat(np.arange(len(X) // N_ROWS), N_ROWS)
     if epsilon is None:
-        given = {"shared_weights": UserWeights(ridge=1.0), "ridge_sparse": 1.0}
+        given = {"ridge_shared": 1.0, "ridge_sparse": 1.0}
     else:
         given = {"solver": PrivateRounds(n_rounds=n_rounds)}
     model = LRSRegressor(1, SPARSITY, epsilon=epsilon, **given)

@@ -25,7 +25,7 @@ from scipy.sparse.linalg import svds
 
 from skdpspectral import LRSRegressor
 from skdpspectral.datasets import fetch_movielens
-from skdpspectral.linear_model import Alternation, UserWeights
+from skdpspectral.linear_model import Alternation
 
 penalties = (1.0, 10.0, 100.0, 1000.0)
 full_penalties = (*penalties[1:], 10000.0, 100000.0)
@@ -160,7 +160,7 @@ def low_rank(rows, intercept, rank, sparsity, shared, sparse_penalty=100.0):
         sparsity,
         epsilon=None,
         fit_intercept="user" if intercept else False,
-        shared_weights=UserWeights(ridge=shared),
+        ridge_shared=shared,
         ridge_sparse=sparse_penalty,
         solver=Alternation(max_iter=15, tol=1e-3),
         noise_seed=0,

@@ -27,7 +27,7 @@ from scipy.sparse.linalg import svds
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import fetch_movielens
-from skdpspectral.linear_model import Alternation, UserWeights
+from skdpspectral.linear_model import Alternation
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -185,7 +185,7 @@ def network_errors(rows, parameters, layers, penalties, steps):
 def linear_errors(rows, parameters, penalties):
     """Errors of linear models, which one would try first."""
     model = LRSRegressor(
-        **{"shared_weights": UserWeights(ridge=penalties[0]), **parameters},
+        **{"ridge_shared": penalties[0], **parameters},
         epsilon=None,
         ridge_sparse=penalties[1],
         solver=Alternation(max_iter=15, tol=1e-3),

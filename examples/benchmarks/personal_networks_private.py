@@ -16,7 +16,6 @@ import warnings
 import numpy as np
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
-from skdpspectral.linear_model import UserWeights
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -55,7 +54,7 @@ def models(epsilon):
             1,
             2,
             epsilon=epsilon,
-            shared_weights=UserWeights(ridge=1.0),
+            ridge_shared=1.0,
             ridge_sparse=1.0,
         ),
     }

@@ -134,7 +134,6 @@ def pipeline(ratings, n_components, epsilon, seed, rank=1):
     return make_pipeline(
         DPItemEmbedding(
             n_components,
-            method="moment",
             items=ratings.item_ids,
             item_features=public_features(ratings),
             **{"rating_range": (1, 5), **common},
@@ -221,7 +220,7 @@ ratings = fetch_movielens("ml-1m")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 start, clock = time.perf_counter(), time.process_time()
 embedding = DPItemEmbedding(
-    {n_components}, method="moment", items=ratings.item_ids
+    {n_components}, items=ratings.item_ids, rating_range=(1, 5)
 )
 embedding.fit(ratings.data, ratings.target)
 wall, cpu = time.perf_counter() - start, time.process_time() - clock

@@ -64,7 +64,7 @@ def errors(table, n_components, epsilon, seed, ranks, sparsities):
     train, test = held_out(table, seed)
     embedding = DPItemEmbedding(
         n_components,
-        method="moment",
+        method="residuals" if table.item_features is None else "offsets",
         items=table.item_ids,
         item_features=table.item_features,
         rating_range=table.rating_range,

@@ -56,8 +56,8 @@ class Deployment(Processes):
         rows : dict of str to ndarray, or DataFrame
             What the client is made of: ``X``, and of users ``y`` and ``users``; or a
             table with column names, which the site reads as CSV.
-        task : SpectralTask or dict
-            Of components, or of users: a model's class, parameters, and who adds noise.
+        task : SpectralTask or GroupTask
+            Of components, or of users.
         **how : float, str or dict
             Epsilon and delta of a session; of nodes that mask their parts `pair_keys`;
             `ledger`, the name of another one than the site's first; `target`, the
@@ -74,9 +74,7 @@ class Deployment(Processes):
         write_task(own, task)
         write_secret(own / "how.json", json.dumps(how).encode())
 
-    def give_job(
-        self, task, clients, *, job="job", min_clients=None, timeout=120.0, **steps
-    ):
+    def give_job(self, task, clients, *, job="job", min_clients=None, timeout=120.0):
         """Make the folder of a job; earlier ones of the same name are forgotten."""
         own = self.folder / job
         shutil.rmtree(own, ignore_errors=True)
@@ -86,7 +84,6 @@ class Deployment(Processes):
             "clients": {name: list(row) for name, row in clients.items()},
             "min_clients": min_clients,
             "timeout": timeout,
-            "rounds": steps,
         }
         (own / "job.json").write_text(json.dumps(settings))
 

@@ -22,9 +22,10 @@ from pathlib import Path
 import numpy as np
 from deployment import Deployment
 
-from skdpspectral import PrivacyAccountant
+from skdpspectral import DPMatrixFactorization, FederatedDPPCA, PrivacyAccountant
 from skdpspectral.datasets import fetch_movielens, make_spiked_covariance
-from skdpspectral.federation import Registration, make_task
+from skdpspectral.decomposition import ComponentCovariance
+from skdpspectral.federation import GroupTask, Registration, SpectralTask
 
 SITES = {"north": 0.2, "east": 0.3, "south": 0.5}  # shares of the rows
 DELTA, BUDGET = 1e-6, 4.0
@@ -41,8 +42,11 @@ def shared_out(n):
 
 def generated():
     X, _ = make_spiked_covariance(30_000, 20, random_state=0)
-    task = make_task(1, 20, bounds=(-20, 20), projection_norm=11.0)
-    return task, {name: {"X": X[own]} for name, own in shared_out(len(X)).items()}
+    covariance = ComponentCovariance(11.0)
+    pca = FederatedDPPCA(1, bounds=(-20, 20), release=covariance, min_clients=2)
+    return SpectralTask(pca, 20), {
+        name: {"X": X[own]} for name, own in shared_out(len(X)).items()
+    }
 
 
 def gordon2002():
@@ -55,23 +59,21 @@ def gordon2002():
 
     data = load_gordon2002()
     X = data.data[:, ::25]
-    task = make_task(1, X.shape[1], bounds=data.bounds)
+    pca = FederatedDPPCA(1, bounds=data.bounds, min_clients=2)
+    task = SpectralTask(pca, X.shape[1])
     return task, {name: {"X": X[own]} for name, own in shared_out(len(X)).items()}
 
 
 def ml_100k():
     """A recommender: sums over viewers are released, their own models stay."""
     data = fetch_movielens("ml-100k")
-    task = {
-        "model": "DPMatrixFactorization",
-        "parameters": {
-            "items": data.item_ids.tolist(),
-            "item_features": data.item_features.tolist(),
-            "rating_range": [1, 5],
-            "epsilon": 1.0,
-        },
-        "noise": "node",
-    }
+    factors = DPMatrixFactorization(
+        items=data.item_ids,
+        item_features=data.item_features,
+        rating_range=(1, 5),
+        epsilon=1.0,
+    )
+    task = GroupTask(factors, noise="node")
     users, place = np.unique(data.data[:, 0], return_inverse=True)
     rows = {}
     for name, own in shared_out(len(users)).items():
@@ -86,7 +88,7 @@ DATA = {"generated": generated, "gordon2002": gordon2002, "ml-100k": ml_100k}
 def prepare(made, data):
     """Give each site its folder, and the server its job; return public numbers."""
     task, rows = DATA[data]()
-    of_users = isinstance(task, dict)
+    of_users = isinstance(task, GroupTask)
     registered = {}
     for name, own in rows.items():
         how = {"epsilon": EPSILONS[name], "delta": DELTA}
@@ -125,8 +127,8 @@ def report(made, said, found, registered, picture):
             print(f"  {name} of shape {values.shape}")
         for name, reason in said["rejected"].items():
             print(f"{name} was rejected: {reason}")
-        if "weights" in found:
-            draw(picture, said["clients"], found["weights"], registered)
+        if "client_weights_" in found:
+            draw(picture, said["clients"], found["client_weights_"], registered)
     for name in SITES:
         ledger = PrivacyAccountant(path=made.folder / name / "ledger.db")
         print(f"\nledger of {name}: {ledger}")

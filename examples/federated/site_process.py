@@ -2,9 +2,9 @@
 
 The folder is the site's own. ``site.json`` names its client and its budget. Each study
 that the site has agreed to has a folder within. ``rows.csv``, a table with column
-names, or ``rows.npz`` has its rows. ``task.bin`` or ``task.json`` is what may be
-released. ``how.json`` says what a session takes of the budget, holds the keys that mask
-what is sent, and names the column of the table that is y, if one is (``target``).
+names, or ``rows.npz`` has its rows. ``task.json`` is what may be released. ``how.json``
+says what a session takes of the budget, holds the keys that mask what is sent, and
+names the column of the table that is y, if one is (``target``).
 Models of users are kept there. All studies have one ledger, ``ledger.db``, but for
 those that name another: one ledger protects either rows or users.
 

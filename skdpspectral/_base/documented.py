@@ -85,8 +85,6 @@ moment_noise_std_ : float
 cross_noise_std_ : float
     Standard deviation of the noise of the entries of `moment_` that pair a
     regressor with a target.
-n_components_ : int
-    Number of directions of the features used by the regression.
 mean_, scale_ : ndarray of shape (n_features,)
     Means and scales used to standardize the features.
 limits_ : ndarray of shape (2, n_features)
@@ -104,12 +102,15 @@ classes : array-like or None, default=None
     unless y is boolean; :class:`~skdpspectral.model_selection.PrivateSearchCV`
     does not accept None. Any other label raises an error, after the charge.
 [weights]
-weights : {"optimal", "equal"}, mapping or array, default="optimal"
+weights : {"optimal", "equal"} or mapping, default="optimal"
     "optimal" weights clients by the accuracy that their number of rows and
     their noise allow (:ref:`guide_federated_weights`). "equal" gives all
-    clients the same weight, for comparisons. You can also pass your own
-    **public**, non-negative weights, which are then used in all averages. An
-    array lists them in the order in which the clients first occur in the rows.
+    clients the same weight, for comparisons. A mapping contains your own
+    **public**, non-negative weights of all clients, for all averages.
+[min_clients]
+min_clients : int, default=1
+    Smallest number of clients that must answer to the end. With fewer, the fit
+    raises a :class:`~skdpspectral.federation.FederationError`.
 [client_feature]
 client_feature : int, str or None, default=None
     Column of X that contains the client of each row. It is not used as a
@@ -140,10 +141,13 @@ beta_1 : float, default=0.9
     Decay of the first moment, in [0, 1).
 beta_2 : float, default=0.999
     Decay of the second moment, in [0, 1).
-stability : float or AdamStability, default=1e-8
-    Non-negative number that is added to the square root of the second moment,
-    or :class:`~skdpspectral.neural_network.AdamStability`, which also sets a
-    lower bound on the second moment and an upper bound on the norm of a step.
+stability : float, default=1e-8
+    Non-negative number that is added to the square root of the second moment. A
+    released second moment can be negative; it is raised to at least the
+    standard deviation of its noise, which is public.
+max_step_norm : float or None, default=None
+    Norm at which each increment, including the learning rate, is clipped. None
+    does not clip.
 [adam_noise]
 sampling : {"poisson", "in-turn"}, default="poisson"
     "poisson": each example joins each batch independently, which lowers the
@@ -158,17 +162,10 @@ noise_multiplier : float or None, default=None
     `epsilon` and `delta` allow. Otherwise `epsilon` is ignored, and
     ``privacy_.epsilon`` is the cost at `delta`. A number raises an error with
     ``epsilon=None``, which asks for no noise.
-factorization : {"trivial", "sqrt", "blt", "bisr"}, default="trivial"
-    Matrix factorization that correlates the noise of "in-turn" batches, for the
-    decays of both moments. All but "trivial" require ``n_epochs=1``. "blt"
-    keeps about four additional rows of noise in memory, "bisr" keeps 128, and
-    "sqrt" keeps two per batch.
 [adam_second_moment]
 How the second moment is computed. "pp" squares the released mean, as in the
 usual private Adam. "pp-debiased" also subtracts the variance of the noise.
 "jme" releases the squares of the clipped gradients of single examples.
-"jme-batch" clips the mean gradient of the batch once more and squares it.
-"clip" clips gradients and their squares jointly.
 [adam_moment_weight]
 moment_weight : float or "auto", default="auto"
     Weight :math:`\nu` of the squares relative to the gradients, for gradients
@@ -250,8 +247,7 @@ differential privacy, Algorithm 2. As printed, that algorithm has no guarantee.
 [X_of_clients]
 X : array-like or dataframe of shape (n_samples, n_columns)
     Rows of all clients in any order, all finite, including the column of
-    clients if `client_feature` names one; never modified. Rows of a dask
-    collection stay on its cluster.
+    clients if `client_feature` names one; never modified.
 [X_by_block]
 Finite rows, never modified. Memory maps, open parquet files of pyarrow, and
 arrays of other libraries with ``shape``, a numeric ``dtype`` and slices of

@@ -54,7 +54,7 @@ else:
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-_FORMAT = 1
+_FORMAT = 2
 
 # Parameters that may be dictionaries: budgets and weights of clients, and categories.
 _BY_NAME = {"epsilon", "delta", "weights", "categories"}
@@ -168,6 +168,8 @@ class PrivateEstimator(BaseEstimator):
     _counts_rows: ClassVar[tuple[str, ...]] = ()
     # Whether a step of a pipeline can be given its noise in place of its epsilon.
     _takes_noise_multiplier: ClassVar[bool] = False
+    # What to save instead of an estimator that is made of others; empty for others.
+    _saved_instead: ClassVar[str] = ""
     # What a private pipeline pays for this step, while it is fitted.
     _step_share: StepShare | None = None
     # What a fit of a search may cost, for which the search was charged.
@@ -176,23 +178,6 @@ class PrivateEstimator(BaseEstimator):
     _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
     def set_params(self, **params):
-        """Set parameters of this estimator, and of its strategies as ``name__part``.
-
-        Parameters
-        ----------
-        **params : dict
-            Parameters by name.
-
-        Returns
-        -------
-        self : object
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is unknown, or belongs to a strategy given by name.
-        """
         for key in params:
             name, nested, _ = key.partition("__")
             value = params.get(name, getattr(self, name, None))
@@ -529,6 +514,12 @@ class PrivateEstimator(BaseEstimator):
         path : str or path-like
             File to write. An existing file is replaced.
         """
+        check_is_fitted(self)
+        if self._saved_instead:
+            raise TypeError(
+                f"a {type(self).__name__} cannot be saved as a file of arrays: save "
+                f"{self._saved_instead}"
+            )
         published = self.publish()
         arrays, plain = {}, {}
         for name, value in published._public_state().items():
@@ -635,12 +626,8 @@ class TableEstimator(PrivateEstimator):
     _statistic: ClassVar[Callable[..., Any]]
 
 
-# Columns of ids that scikit-learn's users look for under the name of groups.
-_IDS = {"users": "user_feature", "clients": "client_feature"}
-
-
 def unweighted(method: _Method) -> _Method:
-    """Decorate ``fit`` to refuse `sample_weight` and `groups`, unless None.
+    """Decorate ``fit`` to refuse `sample_weight`, unless None.
 
     The signature is unchanged, so that scikit-learn sees that weights are not
     supported.
@@ -654,13 +641,6 @@ def unweighted(method: _Method) -> _Method:
                 "sample_weight: its guarantee requires every row to count once; leave "
                 "it out"
             )
-        for ids, column in _IDS.items():
-            if "groups" in kwargs and hasattr(estimator, column):
-                raise TypeError(
-                    f"{type(estimator).__name__}.{method.__name__} does not accept "
-                    f"groups: name the column of {ids} in X with {column}=..., or "
-                    f"pass {ids}=... if {method.__name__} accepts it"
-                )
         return method(estimator, *args, **kwargs)
 
     return cast(_Method, counted_once)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from .._tables.columns import dtypes_of, is_date, is_number, is_text
+from .._tables.columns import dtypes_of, is_date, is_number, is_text, read_quietly
 from .._tables.table import DeferredRead, deferred_targets
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
@@ -106,16 +106,8 @@ class PrivateClassifier(ClassifierMixin):
 
     def _occurring(self, labels: np.ndarray) -> np.ndarray:
         """Return the labels that occur; raise if they are invalid."""
-        try:
-            known = np.unique(_in_one_type(labels))
-        except MemoryError:
-            raise
-        except Exception:  # of foreign labels: their words may quote them
-            known = None
-        if known is None:
-            raise ValueError(
-                "y must contain labels of one kind, so that they can be sorted"
-            )
+        said = "y must contain labels of one kind, so that they can be sorted"
+        known = read_quietly(lambda: np.unique(_in_one_type(labels)), said)
         if len(known) < 2:
             raise ValueError(
                 f"{type(self).__name__} requires at least two classes and found one "
@@ -130,12 +122,16 @@ class PrivateClassifier(ClassifierMixin):
 
     def _one_hot(self, labels: np.ndarray) -> np.ndarray:
         """Return targets of 0 and 1, of shape (n_samples, n_outputs)."""
-        codes = _codes(self.classes_, labels)
-        if codes is None:
-            raise ValueError(
-                "y has labels that are not in classes; list all labels in classes, and "
-                "drop rows without a label"
-            )
+        if labels.dtype.kind == "T":  # text that numpy compares with no other text
+            labels = labels.astype(object)
+        said = (
+            "y has labels that are not in classes; list all labels in classes, and "
+            "drop rows without a label"
+        )
+        codes = read_quietly(lambda: np.searchsorted(self.classes_, labels), said)
+        codes = np.minimum(codes, len(self.classes_) - 1)
+        if not read_quietly(lambda: np.array_equal(self.classes_[codes], labels), said):
+            raise ValueError(said)
         if len(self.classes_) == 2:
             return codes[:, None].astype(np.float64)
         return (codes[:, None] == np.arange(len(self.classes_))).astype(np.float64)
@@ -182,21 +178,9 @@ def _in_one_type(labels: np.ndarray) -> np.ndarray | list:
 
 
 def _publishable(classes: np.ndarray) -> np.ndarray:
-    """Return classes, converting object arrays of texts to text arrays."""
-    texts = classes.dtype == object and all(isinstance(c, str) for c in classes)
-    return classes.astype(str) if texts else classes
-
-
-def _codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
-    """Return indices of labels in sorted classes; None if one is missing."""
-    try:
-        codes = np.searchsorted(classes, labels)
-        codes = np.minimum(codes, len(classes) - 1)
-        return codes if np.array_equal(classes[codes], labels) else None
-    except MemoryError:
-        raise
-    except Exception:  # which would quote what was compared, if by labels' own words
-        return None
+    """Return classes, converting texts to text arrays of fixed width."""
+    texts = classes.dtype.kind in "OT" and all(isinstance(c, str) for c in classes)
+    return np.array(classes.tolist()) if texts else classes
 
 
 def n_outputs_of(n_classes: int) -> int:

@@ -76,11 +76,11 @@ def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
     return known
 
 
-def made_up_rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any:
+def made_up_rows(X: Any, known: dict, numbers: bool) -> Any:
     """Return rows of the form of X; objects are `numbers`, or else words.
 
-    Columns have the values that are `known`; `declared` ones have public categories in
-    their dtypes. Columns of dtypes that nothing can be made of have words.
+    Columns have the values that are `known`. Columns of dtypes that nothing can be made
+    of have words.
     """
     n_columns = shape_of(X)[1]
     if sparse.issparse(X):
@@ -104,7 +104,7 @@ def made_up_rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any
     columns = []
     for place, (name, dtype) in enumerate(zip(names, dtypes_of(X), strict=True)):
         given = known.get(str(name), known.get(place, known.get(place - n_columns)))
-        if given is None and (str(name) in declared or str(dtype).startswith("Enum")):
+        if given is None and str(dtype).startswith("Enum"):
             given = list(getattr(dtype, "categories", _WORDS))
         columns.append(_column(X, dtype, _values(dtype, given, numbers, place)))
     if hasattr(X, "iloc"):

@@ -102,8 +102,6 @@ class KeepsUsers:
         ------
         ValueError
             If there is no model of that user. No file is written.
-        TypeError
-            If the id is neither a string nor a number. No file is written.
         """
         check_is_fitted(self)
         published: Any = super()
@@ -115,10 +113,6 @@ class KeepsUsers:
         if not own:
             raise ValueError("user has no model: personalize it first")
         plain = user.item() if isinstance(user, np.generic) else user
-        if not isinstance(plain, (str, int, float)):
-            raise TypeError(
-                "user must be a string or a number for its model to be saved"
-            )
         published.save(path)
         entries = {"id": np.array(json.dumps(plain)), **own}
         with zipfile.ZipFile(path, "a") as archive:
@@ -272,30 +266,29 @@ class PersonalEstimator(KeepsUsers):
                 "users=... or user_feature"
             )
 
-    def _codes_of(self, table: UserTable) -> np.ndarray:
-        """Return the code of each row's user, -1 for those without a model."""
-        self._check_given(table.users, "users")
+    def _codes(self, users, n_rows: int, name: str) -> np.ndarray:
+        """Return codes of users, -1 for those without a model; errors name the ids."""
         personal = self._models()
-        codes = personal.codes(table.users, len(table.X), self._users_name())
+        codes = personal.codes(users, n_rows, name)
         if not len(personal.weights):
-            codes = np.full(len(table.X), -1)
+            codes = np.full(n_rows, -1)
         if self._refuses_unknown() and np.any(codes < 0):
             raise ValueError(
-                "users contains ids that were not in the fit; see unknown_user and "
+                f"{name} has ids that were not in the fit; see unknown_user and "
                 "personalize"
             )
         return codes
 
+    def _codes_of(self, table: UserTable) -> np.ndarray:
+        """Return the code of each row's user."""
+        self._check_given(table.users, "users")
+        return self._codes(table.users, len(table.X), self._users_name())
+
     def _code_of(self, user) -> int:
-        """Return the code of one user, -1 without a model."""
+        """Return the code of one user."""
         check_is_fitted(self)
         self._check_given(user, "user")
-        personal = self._models()
-        code = int(personal.codes(None if user is None else [user], 1, "user")[0])
-        code = code if len(personal.weights) else -1
-        if self._refuses_unknown() and code < 0:
-            raise ValueError("user was not in the fit; see unknown_user, personalize")
-        return code
+        return int(self._codes(None if user is None else [user], 1, "user")[0])
 
     def _users_to_fit(self, table: UserTable, user) -> IdIndex | None:
         """Return the users of the rows; None for a single one without an id."""
@@ -535,4 +528,4 @@ def rows_by_user(
     one = index is None
     codes = np.zeros(len(table.X), dtype=np.intp) if one else index.codes
     n_users = 1 if one else len(index)
-    return per_user.UserRows(table.X, y, codes, n_users, columns=table.columns, **how)
+    return per_user.UserRows(table.X, y, codes, n_users, **how)

@@ -34,7 +34,6 @@ from ..accounting._ledger.planned_fits import (
     parts_of,
     steps_of,
 )
-from ..accounting._ledger.step_shares import is_path_within
 from ..mechanisms import Assumption
 from ..mechanisms._plan import html_table
 from .estimator import PrivateEstimator, TableEstimator, published_copy
@@ -268,9 +267,8 @@ def _reason_of_ids(step: Step) -> str | None:
         if changed is not None:
             return (
                 f"{_UNKNOWN}; {parameter}={feature!r} may be another column behind "
-                f"{changed!r}, or have other ids: put the estimator first, or pass the "
-                "column by its name through a ColumnTransformer with 'passthrough' and "
-                "sparse_threshold=0"
+                f"{changed!r}, or have other ids: put the estimator first, or behind "
+                "DPTableVectorizer(user_feature=...) with the same name"
             )
     return None
 
@@ -285,37 +283,12 @@ def _changed_by(feature, behind, parameter: str, named: bool) -> str | None:
         if getattr(element, "_puts_users_first", False) and is_known(element):
             kept = feature in (0, element.user_feature)
             return None if parameter == "user_feature" and kept else path
-        if not named or not _passes_on(element, feature):
+        # As ColumnTransformer writes names: remainder__user_id.
+        last = feature.rpartition("__")[2] if named else None
+        passes = isinstance(element, TableEstimator) and last is not None
+        if not passes or getattr(element, "user_feature", None) != last:
             return path
     return None
-
-
-def _passes_on(element, feature: str) -> bool:
-    """Return whether a named column of ids comes out as it is, or not at all."""
-    # As ColumnTransformer writes names: remainder__user_id.
-    last = feature.rpartition("__")[2]
-    if isinstance(element, TableEstimator) and hasattr(element, "user_feature"):
-        return bool(element.user_feature == last)
-    if composition_of(element) is not Composition.COLUMNS:
-        return False
-    if element.transformer_weights is not None:
-        return False
-    parts = [*element.transformers, ("remainder", element.remainder, ())]
-    for _, child, columns in parts:
-        if isinstance(child, str):
-            continue
-        named = [columns] if isinstance(columns, str) else columns
-        others = isinstance(named, list) and all(isinstance(c, str) for c in named)
-        if others and last not in {c.rpartition("__")[2] for c in named} and columns:
-            continue
-        if isinstance(child, TableEstimator) and hasattr(child, "user_feature"):
-            if child.user_feature == last:
-                continue
-            return False
-        # What comes out of a private step is no id.
-        if not isinstance(child, PrivateEstimator):
-            return False
-    return True
 
 
 # -- the verdicts ------------------------------------------------------------------
@@ -410,7 +383,7 @@ class _Walk:
             how = "with noise from a seed" if fitted.seeded else "without noise"
             return f"it was fitted {how}: fit it again"
         for leak in self.void:
-            if any(is_path_within(leak, path) for path, _ in step.behind):
+            if any(f"{leak}__".startswith(f"{path}__") for path, _ in step.behind):
                 return f"its guarantee is void: {leak!r} before it leaks"
         if isinstance(one, TableEstimator):
             return None  # rows are protected, whichever of their columns is passed on
@@ -466,7 +439,7 @@ def _is_dense(part) -> bool:
         return dense or all(_is_dense(p) for _, p in parts_of(part) if p != "drop")
     if kind is Composition.PIPELINE:
         return _is_dense(part.steps[-1][1])
-    sparse = getattr(part, "sparse_output", False) or not getattr(part, "with_mean", 1)
+    sparse = not getattr(part, "with_mean", 1)
     return kind is None and isinstance(part, PrivateEstimator) and not sparse
 
 

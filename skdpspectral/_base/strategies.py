@@ -35,17 +35,6 @@ def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
     The class has ``_parameter_constraints`` for each parameter of its constructor, and
     a name that no other has.
     """
-    constraints = getattr(cls, "_parameter_constraints", {})
-    if not issubclass(cls, BaseEstimator) or set(cls._get_param_names()) != set(
-        constraints
-    ):
-        raise TypeError(
-            f"{cls.__name__} must be a BaseEstimator, with constraints for each of "
-            "its parameters"
-        )
-    known = _CLASSES.setdefault(cls.__name__, cls)
-    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ValueError(f"a strategy named {cls.__name__} already exists")
     cls._get_param_names = classmethod(parameter_names)  # type: ignore[arg-type]
     cls._array_parameters = getattr(cls, "_array_parameters", ())
     _CLASSES[cls.__name__] = cls
@@ -71,16 +60,6 @@ def check_values(owner: BaseEstimator) -> None:
             )
 
 
-class _Boolean:
-    """Stands for True or False, which scikit-learn takes for numbers."""
-
-    def __init__(self, value) -> None:
-        self._value = value
-
-    def __repr__(self) -> str:
-        return repr(self._value)
-
-
 def check_arguments(
     caller: str, constraints: dict, values: dict, arrays: tuple[str, ...] = ()
 ) -> None:
@@ -90,10 +69,11 @@ def check_arguments(
     """
     checked: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, (bool, np.bool_)):
-            boolean = "boolean" in constraints.get(name, [])
-            checked[name] = value if boolean else _Boolean(value)
-            continue
+        # scikit-learn takes booleans for numbers.
+        if isinstance(value, (bool, np.bool_)) and "boolean" not in constraints.get(
+            name, ["boolean"]
+        ):
+            raise ValueError(f"{name} must not be a boolean, got {value} ({caller})")
         if isinstance(value, int) and abs(value) > sys.float_info.max:
             raise ValueError(f"{name} must be in the range of float64 ({caller})")
         listed = isinstance(value, (list, tuple)) or np.ndim(value) > 0

@@ -19,17 +19,8 @@ _INFINITE = 2047 << 52
 _UNIT = 2.0**-16
 _CORNER = 2.0**16
 
-# Where a block has fewer numbers than this share of the nodes, they are added one by
-# one.
-_FEW = 0.125
-
-# Numbers that are counted, or wound around circles, together: they stay in the cache.
+# Numbers that are wound around circles together: they stay in the cache.
 _TOGETHER = 1 << 15
-
-# Nodes of each feature that most differences lie between, how many of them are above
-# the largest difference of a first block, and what a difference counts there beside
-# weights of up to 2**16: the sums of so many rows are whole numbers below 2**53.
-_NODES_TOGETHER, _NODES_ABOVE, _HELD, _MOST_HELD = 80, 6, 2.0**35, 1 << 17
 
 
 def node_values(first_octave: int, n_nodes: int) -> np.ndarray:
@@ -49,59 +40,36 @@ class DifferenceCounts:
     """
 
     def __init__(self, n_features: int, first_octave: int, n_nodes: int):
-        self._total = np.zeros((n_features, n_nodes))
+        self.total = np.zeros((n_features, n_nodes))
         self.n_pairs = 0
         self._first = 2 * (first_octave + 1023)
-        self._window: _Window | None = None
-
-    @property
-    def total(self) -> np.ndarray:
-        """Total weights, including those in the window."""
-        if self._window is not None:
-            self._window.empty_into(self._total)
-        return self._total
 
     def update(self, differences) -> DifferenceCounts:
         """Add differences of shape (b, n_features), float64, or sparse CSR."""
-        n_features, n_nodes = self._total.shape
+        n_features, n_nodes = self.total.shape
         self.n_pairs += differences.shape[0]
-        few_nodes = n_nodes <= _NODES_TOGETHER or sparse.issparse(differences)
-        if few_nodes or len(differences) < _NODES_TOGETHER:
-            self._count(*_values_and_columns(differences))
-        else:
-            if self._window is None:
-                self._window = _Window(differences, self._first, n_nodes)
-            step = max(1, _TOGETHER // n_features)
-            for start in range(0, len(differences), step):
-                if self._window.n_rows + step > _MOST_HELD:
-                    self._window.empty_into(self._total)
-                self._count(*self._window.add(differences[start : start + step]))
-        return self
-
-    def _count(self, values, column) -> None:
-        """Add values of the given columns to the histograms."""
-        n_nodes = self._total.shape[1]
+        values, column = _values_and_columns(differences)
         bits = np.abs(values).view(np.int64)
         node = (bits >> _SHIFT) - self._first
         counted = (node >= 0) & (bits <= _INFINITE)
         if not counted.all():
             bits, node, column = bits[counted], node[counted], column[counted]
+        if not len(node):
+            return self
         upper = _upper_steps((bits & _MANTISSA) | _ONE) * _UNIT
         upper[node >= n_nodes - 1] = 0.0
         np.minimum(node, n_nodes - 1, out=node)
-        self._add(node + n_nodes * column, upper)
-
-    def _add(self, place, upper) -> None:
-        flat = self._total.reshape(-1)
-        if len(place) < _FEW * flat.size:
-            np.add.at(flat, place, 1.0 - upper)
-            np.add.at(flat, np.minimum(place + 1, flat.size - 1), upper)
-            return
-        flat += np.bincount(place, minlength=flat.size)
-        above = np.bincount(place, upper, minlength=flat.size)
-        flat -= above
+        # Of all nodes, those of this block: their histograms stay in the cache.
+        low, size = int(node.min()), int(np.ptp(node)) + 2
+        place = node - low + size * column
+        weights = np.bincount(place, minlength=n_features * size).astype(np.float64)
+        above = np.bincount(place, upper, minlength=len(weights))
+        weights -= above
+        weights[1:] += above[:-1]
         # The last node of a feature has nothing above it.
-        flat[1:] += above[:-1]
+        nodes = self.total[:, low : low + size]
+        nodes += weights.reshape(n_features, size)[:, : nodes.shape[1]]
+        return self
 
 
 def _values_and_columns(differences) -> tuple[np.ndarray, np.ndarray]:
@@ -136,66 +104,6 @@ def _upper_steps(bits: np.ndarray) -> np.ndarray:
     # is between 0 and one node.
     np.minimum(low.view(np.uint64), high.view(np.uint64), out=low.view(np.uint64))
     return np.rint(low, out=low)
-
-
-class _Window:
-    """Counts and weights of differences near the largest one of the first block.
-
-    Each node has one sum, which holds a count in units of `_HELD` and a weight in
-    steps, both exact. The last sum of each feature counts the values outside.
-    """
-
-    def __init__(self, differences: np.ndarray, first: int, n_nodes: int):
-        largest = np.fmax.reduce(np.abs(differences), axis=0)
-        node = (largest.view(np.int64) >> _SHIFT) - first
-        # Nodes with another one above them.
-        most = n_nodes - 1 - _NODES_TOGETHER
-        self._start = np.clip(node + _NODES_ABOVE - _NODES_TOGETHER, 0, most)
-        n_features, width = len(node), _NODES_TOGETHER + 1
-        self._sums = np.zeros((n_features, width))
-        self.n_rows = 0
-        step = max(1, _TOGETHER // n_features)
-        self._lowest = np.tile(self._start + first, step)
-        self._offset = np.tile(width * np.arange(n_features), step)
-        self._code = np.empty(step * n_features, dtype=np.int64)
-        self._bits = np.empty_like(self._code)
-
-    def add(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Add at most `_TOGETHER` numbers; return those outside, and their columns."""
-        values = np.ascontiguousarray(rows).reshape(-1)
-        size = len(values)
-        code, bits, offset = self._code[:size], self._bits[:size], self._offset[:size]
-        # Without the sign.
-        np.left_shift(values.view(np.int64), 1, out=code)
-        node = code.view(np.uint64)
-        node >>= np.uint64(_SHIFT + 1)
-        code -= self._lowest[:size]
-        # What is below the window is beyond all others without a sign.
-        np.minimum(node, np.uint64(_NODES_TOGETHER), out=node)
-        code += offset
-        np.bitwise_and(values.view(np.int64), _MANTISSA, out=bits)
-        bits |= _ONE
-        steps = _upper_steps(bits)
-        steps += _HELD
-        more = np.bincount(code, steps, minlength=self._sums.size)
-        self._sums += more.reshape(self._sums.shape)
-        self.n_rows += len(rows)
-        outside = np.empty(0, dtype=np.int64)
-        if more[_NODES_TOGETHER :: _NODES_TOGETHER + 1].any():
-            beyond = (code - offset == _NODES_TOGETHER) & (np.abs(values) > 0.0)
-            outside = np.flatnonzero(beyond)
-        return values[outside], outside % rows.shape[1]
-
-    def empty_into(self, total: np.ndarray) -> None:
-        """Add the window's sums to those of all nodes."""
-        sums = self._sums[:, :-1]
-        counts = np.floor(sums * (1.0 / _HELD))
-        upper = (sums - _HELD * counts) * _UNIT
-        feature = np.arange(len(sums))[:, None]
-        node = self._start[:, None] + np.arange(_NODES_TOGETHER)
-        total[feature, node] += counts - upper
-        total[feature, node + 1] += upper
-        self._sums[:], self.n_rows = 0.0, 0
 
 
 def sum_over_rows(X, sums, row_map=None) -> np.ndarray:

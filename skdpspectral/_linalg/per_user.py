@@ -37,7 +37,7 @@ _ALIGNMENT = 64
 _STEP = _ALIGNMENT // 8
 
 # Numbers of a part of rows whose columns are combined together.
-_PART_NUMBERS = 1 << 15
+_PART_NUMBERS = 1 << 17
 _TINY = float(np.finfo(np.float64).tiny)
 
 # Relative ridge that keeps collinear columns from dividing by zero.
@@ -96,11 +96,7 @@ def take(stack: np.ndarray, chosen) -> np.ndarray:
 
 
 def products(left, right, *, transpose_left=False, transpose_right=False):
-    """Multiply one matrix per user, or a public one, by another per user.
-
-    Shapes are (n_users, p, q) or (p, q), and (n_users, q, s), unless stored transposed;
-    the result is laid out as by :func:`empty_stack`.
-    """
+    """Multiply (n_users, p, q), or a public (p, q), by (n_users, q, s), as a stack."""
     same = left is right
     right = stacked(right)
     left = right if same else _aligned(left)
@@ -148,38 +144,16 @@ def norms(rows: np.ndarray) -> np.ndarray:
 
 def combined_columns(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """Return ``(X @ coefficients).T``, each row with the same bits among others."""
-    n_rows, n_features = X.shape
-    n_results = coefficients.shape[1]
-    out = np.empty((n_results, n_rows))
-    size = max(64, _PART_NUMBERS // max(1, n_features))
-    combine = _combine_features if n_features < n_results else _combine_results
-    for start in range(0, n_rows, size):
-        rows = X[start : start + size]
-        # A sum over a first axis goes feature by feature, unless it is the only one.
-        columns = np.zeros((n_features, max(2, len(rows))))
-        columns[:, : len(rows)] = rows.T
-        combine(columns, coefficients, out[:, start : start + size])
+    out = np.empty((coefficients.shape[1], len(X)))
+    size = max(64, _PART_NUMBERS // max(1, *coefficients.shape))
+    for start in range(0, len(X), size):
+        columns = np.array(X[start : start + size].T, dtype=np.float64, order="C")
+        part = np.zeros((len(out), columns.shape[1]))
+        # One feature after another: the order of a sum would be numpy's choice.
+        for column, factors in zip(columns, coefficients, strict=True):
+            part += column * factors[:, None]
+        out[:, start : start + size] = part
     return out
-
-
-def _combine_features(columns, coefficients, out) -> None:
-    """Add one feature at a time to all results: fast for few features."""
-    part = np.zeros((len(out), columns.shape[1]))
-    term = np.empty_like(part)
-    for column, factors in zip(columns, coefficients, strict=True):
-        np.multiply(column, factors[:, None], out=term)
-        part += term
-    out[:] = part[:, : out.shape[1]]
-
-
-def _combine_results(columns, coefficients, out) -> None:
-    """Compute one result at a time from all features: fast for few results."""
-    terms, part = np.empty_like(columns), np.empty(columns.shape[1])
-    for result, factors in zip(out, coefficients.T, strict=True):
-        np.multiply(columns, factors[:, None], out=terms)
-        np.add.reduce(terms, axis=0, out=part)
-        # As a sum that begins at 0, which never is -0.
-        result[:] = part[: len(result)] + 0.0
 
 
 def users_last(stack: np.ndarray) -> np.ndarray:
@@ -190,12 +164,19 @@ def users_last(stack: np.ndarray) -> np.ndarray:
 def solve_in_place(A: np.ndarray, b: np.ndarray) -> None:
     """Solve a small positive semi-definite system per user, along the last axis.
 
-    Matrices are scaled to unit diagonal first and kept off singularity. Solutions are
-    zero for columns of zeros, and for users whose numbers overflow float64.
+    Solutions are zero for columns of zeros, and for users with numbers that overflow.
     """
     units = _to_unit_diagonal(A)[:, None]
     b *= units
-    eliminate(A, b)
+    pivots = np.empty((len(A), A.shape[2]))
+    for j in range(len(A)):
+        pivots[j] = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
+        factors = A[j + 1 :, j] * pivots[j]
+        A[j + 1 :, j + 1 :] -= factors[:, None] * A[j, j + 1 :]
+        b[j + 1 :] -= factors[:, None] * b[j]
+    for j in range(len(A) - 1, -1, -1):
+        b[j] *= pivots[j]
+        b[:j] -= A[:j, j, None] * b[j]
     b *= units
 
 
@@ -234,25 +215,10 @@ def orthonormal(rows: np.ndarray) -> np.ndarray:
     return products(inverse.transpose(2, 0, 1), rows)
 
 
-def eliminate(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve positive definite systems in place, with users along the last axis."""
-    size = len(A)
-    pivots = np.empty((size, A.shape[2]))
-    for j in range(size):
-        pivots[j] = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
-        factors = A[j + 1 :, j] * pivots[j]
-        A[j + 1 :, j + 1 :] -= factors[:, None] * A[j, j + 1 :]
-        b[j + 1 :] -= factors[:, None] * b[j]
-    for j in range(size - 1, -1, -1):
-        b[j] *= pivots[j]
-        b[:j] -= A[:j, j, None] * b[j]
-
-
 def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve large positive definite systems in place, from their upper triangles.
+    """Solve systems of about ten unknowns or more, from their upper triangles.
 
-    It takes half the arithmetic of :func:`eliminate`, and is faster from about ten
-    unknowns and some hundred users on. Shapes are (q, q, n_users) and (q, n_users).
+    Shapes are (q, q, n_users) and (q, n_users).
     """
     size = len(A)
     pivots, terms = np.empty((2, size, A.shape[2]))
@@ -302,21 +268,12 @@ _LARGEST_PADDED = 1024
 
 @dataclass(frozen=True)
 class Block:
-    """Users with the same padded number of rows.
-
-    `X`, (n_users, height, n_features), and `y` are centered and scaled as requested and
-    padded with zeros. `counts` are the numbers of rows, and `users` the codes.
-    """
+    """Users with the same number of rows, (n_users, height, ...), padded with zeros."""
 
     X: np.ndarray
     y: np.ndarray
     counts: np.ndarray
     users: np.ndarray
-
-    @property
-    def Xt(self) -> np.ndarray:
-        """Transposed view, of shape (n_users, n_features, height)."""
-        return self.X.transpose(0, 2, 1)
 
     def __len__(self) -> int:
         return len(self.users)
@@ -339,11 +296,7 @@ class Block:
 
 
 def padded_heights(counts: np.ndarray) -> np.ndarray:
-    """Round counts of rows up to few different heights, by at most a quarter.
-
-    Each height depends on the user's own count only, so that sums over padded rows have
-    the same bits whichever other users are in the data.
-    """
+    """Round each count of rows up, by at most a quarter, whatever the other counts."""
     counts = np.maximum(np.asarray(counts, dtype=np.int64), 1)
     step = 1 << np.maximum(np.frexp(counts)[1] - 3, 0)
     padded = -(-counts // step) * step
@@ -385,10 +338,10 @@ class UserRows:
     """Rows and targets grouped by user, in zero-padded blocks.
 
     Rows may be in any order; memory maps are read block by block. `codes` are user
-    numbers from 0, and `columns` selects the features of X. With `center`, each user's
-    means are subtracted from rows and targets; `scale` divides features; `level` is the
-    penalty of intercepts, which requires `center`. `X_means`, unscaled, and `y_means`
-    are the means per user, or None.
+    numbers from 0. With `center`, each user's means are subtracted from rows and
+    targets; `scale` divides features; `level` is the penalty of intercepts, which
+    requires `center`. `X_means`, unscaled, and `y_means` are the means per user, or
+    None.
     """
 
     def __init__(
@@ -398,15 +351,13 @@ class UserRows:
         codes,
         n_users,
         *,
-        columns=None,
         center=False,
         scale=None,
         level=_FREE,
     ):
         self._X, self._y = X, np.asarray(y, dtype=np.float64)
-        self._columns = slice(None) if columns is None else columns
         self.n_users = n_users
-        self.n_features = X[:1, self._columns].shape[1]
+        self.n_features = X.shape[1]
         self.counts = np.bincount(codes, minlength=n_users)
         self._starts = np.concatenate(([0], np.cumsum(self.counts)))
         grouped = bool(np.all(codes[1:] >= codes[:-1]))
@@ -430,8 +381,7 @@ class UserRows:
     def dealt(self, part: int, n_parts: int) -> UserRows:
         """Return part `part` of `n_parts`, to which users' rows are dealt in turn.
 
-        Parts are centered separately and share the rows in memory. A user with fewer
-        rows than parts has one row, repeatedly, in each.
+        A user with fewer rows than parts has one row, repeatedly, in each.
         """
         counts = self.counts
         place = np.arange(self._starts[-1]) - np.repeat(self._starts[:-1], counts)
@@ -461,12 +411,6 @@ class UserRows:
             ]
         return blocks
 
-    @property
-    def n_numbers(self) -> int:
-        """Number of entries in all padded blocks."""
-        rows = sum(height * len(users) for height, users in self._members)
-        return rows * self.n_features
-
     @quietly
     def _center(self) -> None:
         X_means = np.zeros((self.n_users, self.n_features))
@@ -491,7 +435,7 @@ class UserRows:
             rows = rows if self._order is None else self._order[rows]
         shape = (len(users), height)
         X = empty_stack(*shape, self.n_features)
-        X[...] = self._X[rows][:, self._columns].reshape(X.shape)
+        X[...] = self._X[rows].reshape(X.shape)
         y = self._y[rows].reshape(shape)
         if self.X_means is not None:
             X -= self.X_means[users][:, None]
@@ -531,7 +475,8 @@ class UserRows:
 
     def keep(self) -> None:
         """Keep the blocks in memory unless they are too large."""
-        if self._kept is None and self.n_numbers <= _KEPT_NUMBERS:
+        n_rows = sum(height * len(users) for height, users in self._members)
+        if self._kept is None and n_rows * self.n_features <= _KEPT_NUMBERS:
             self._kept = list(self.blocks())
 
     def rescale(self, scale: np.ndarray) -> None:
@@ -555,20 +500,11 @@ class UserRows:
     def map(self, function: Callable, n_jobs=None) -> list:
         """Apply a function to every block in threads; return results in order."""
         self.keep()
-        if n_jobs in (None, 1):
-            return list(map_in_threads(function, self.blocks()))
-        tasks = self._kept if self._kept is not None else self._members
-        chunk = max(1, min(16, len(tasks) // 8))
-        chunks = [tasks[i : i + chunk] for i in range(0, len(tasks), chunk)]
 
-        def run(chunk):
-            return [
-                function(task if isinstance(task, Block) else self._load(*task))
-                for task in chunk
-            ]
+        def run(task):
+            return function(task if isinstance(task, Block) else self._load(*task))
 
-        results = map_in_threads(run, chunks, n_jobs)
-        return [result for chunk in results for result in chunk]
+        return list(map_in_threads(run, self._kept or self._members, n_jobs))
 
     def sums(self, function: Callable, n_jobs=None) -> list:
         """Apply ``function(block, rows)`` to every block; return terms of the sum."""

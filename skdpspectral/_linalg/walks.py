@@ -84,7 +84,7 @@ def sum_blocks(kernel: Kernel, blocks: Iterator[Block]) -> Sums:
     total, ended = None, list[bool]()
     while not ended:
         more = kernel(_together(blocks, ended))
-        total = more if total is None else _plus(total, more)
+        total = more if total is None else add_sums([total, more])
     return total
 
 
@@ -96,14 +96,6 @@ def _together(blocks: Iterator[Block], ended: list[bool]) -> Iterator[Block]:
         except StopIteration:
             ended.append(True)
             return
-
-
-def _plus(total: Sums, more: Sums) -> Sums:
-    """Add `more` to `total` in place."""
-    several = isinstance(total, tuple)
-    pairs = zip(total, more, strict=True) if several else [(total, more)]
-    added = [np.add(one, other, out=one) for one, other in pairs]
-    return tuple(added) if several else added[0]
 
 
 def add_sums(parts: Iterable[Sums]) -> Sums:
@@ -204,24 +196,19 @@ def quietly(function: Callable[..., Result]) -> Callable[..., Result]:
     return quiet
 
 
-def _small(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Wrap a function of small matrices in :func:`blas_threads`."""
-
-    def small(*args, **kwargs):
-        with blas_threads(0):
-            return function(*args, **kwargs)
-
-    return small
-
-
 def map_in_threads(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
 ) -> Iterator[Result]:
     """Apply a function to every task, quietly; yield the results in order."""
-    quiet = quietly(_small(function))
+
+    @quietly
+    def small(task: Task) -> Result:
+        with blas_threads(0):
+            return function(task)
+
     if n_jobs in (None, 1):
-        return map(quiet, tasks)
-    jobs = (delayed(quiet)(task) for task in tasks)
+        return map(small, tasks)
+    jobs = (delayed(small)(task) for task in tasks)
     return iter(Parallel(n_jobs, prefer="threads", return_as="generator")(jobs))
 
 
@@ -303,13 +290,6 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-# Columns of a sparse product that are made dense together.
-_DENSE_COLUMNS = 256
-
-# Of more features than this, a block's product is made so many columns at a time, of
-# the lower triangle alone: it never leaves the cache, and there is no second matrix.
-_PANELED_FEATURES, _PANEL = 2048, 256
-
 # Rows of a layer from which their product costs more than to add it to a sum.
 _TOGETHER = 512
 
@@ -328,37 +308,15 @@ class OuterProductSum:
     def update(self, rows: np.ndarray) -> OuterProductSum:
         """Add rows of shape (b, n_features), float64, or sparse."""
         if sparse.issparse(rows):
-            return self._update_sparse(rows)
-        rows = np.ascontiguousarray(rows)
-        if rows.shape[1] > _PANELED_FEATURES:
-            self._add_panels(rows)
+            self.total += (rows.T @ rows).toarray()
         else:
             # A symmetric rank-k update, like scipy's but with other threads let run.
+            rows = np.ascontiguousarray(rows)
             block = (rows.T @ rows).T
-            if self.n_rows == 0:
-                self.total = block
-            else:
+            if self.n_rows:
                 self.total += block
-        self.n_rows += len(rows)
-        return self
-
-    def _add_panels(self, rows: np.ndarray) -> None:
-        """Add rows to the lower triangle, panel by panel."""
-        columns, width = self.total.T, rows.shape[1]
-        room = np.empty(_PANEL * width)
-        for start in range(0, width, _PANEL):
-            stop = min(start + _PANEL, width)
-            shape = (stop - start, width - start)
-            panel = room[: shape[0] * shape[1]].reshape(shape)
-            np.matmul(rows[:, start:stop].T, rows[:, start:], out=panel)
-            columns[start:stop, start:] += panel
-
-    def _update_sparse(self, rows) -> OuterProductSum:
-        """Add sparse rows, with few columns of their product dense at a time."""
-        product = (rows.T @ rows).tocsc()
-        for start in range(0, product.shape[1], _DENSE_COLUMNS):
-            columns = slice(start, start + _DENSE_COLUMNS)
-            self.total[:, columns] += product[:, columns].toarray()
+            else:
+                self.total = block
         self.n_rows += rows.shape[0]
         return self
 

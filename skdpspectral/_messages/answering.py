@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from .._linalg.walks import blas_threads, quietly
 from .._release.noise import NonReentrantLock
+from ..accounting import PrivacyAccountant, ambient_accountant
 from ..mechanisms import PrivacyPlan
-from .messages import MessageError, Reply, Request
-
-_Charged = TypeVar("_Charged")
+from .messages import MessageError, Reply, Request, check_name
 
 
 class AnsweringClient:
     """Answers each step of an untrusted server once, always with the same bytes.
 
-    The task of a subclass has a `digest` and a ``longest()`` method.
+    The task of a subclass has a `digest`, ``check(request)`` and ``longest()``.
     """
 
     plan: PrivacyPlan
-    _accountant: Any  # a PrivacyAccountant, or None
+    _accountant: PrivacyAccountant | None
+    # Public number of rows; of a group of users nobody is told.
+    _n_samples = 0
+
+    # Of subclasses: charges the plan to a ledger, or None, before any row is read; and
+    # returns the numbers and values that answer a step.
+    _charge: ClassVar[Callable[..., Any]]
+    _answer: ClassVar[Callable[..., tuple]]
 
     def _open(self, name: str, task) -> None:
         """Set the state before the first request of a session."""
-        self.name, self.task = name, task
+        self.name, self.task, self._accountant = check_name(name), task, None
         self._session: bytes | None = None
         self._begun: dict[int, Request] = {}
         self._answers: dict[int, Reply] = {}
         self._thread_lock, self._process = NonReentrantLock(), os.getpid()
+
+    def _use_ledger(self, accountant) -> None:
+        """Set the ledger that is charged: the given one, or that of the block."""
+        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
+            raise ValueError("accountant must be a PrivacyAccountant or None")
+        self._accountant = ambient_accountant() if accountant is None else accountant
 
     def __getstate__(self):
         raise TypeError(
@@ -45,25 +57,18 @@ class AnsweringClient:
             "noise_seed=None except in tests"
         )
 
-    def _reply(
-        self, request: Request, values, n_samples: int = 0, numbers: tuple = ()
-    ) -> Reply:
-        """Return the answer with some values, which states the cost of the plan."""
-        place = request.session, self.task.digest, request.step, request.topic
-        return Reply(*place, self.name, n_samples, self.plan.mu, numbers, values)
-
-    def _charge_session(
-        self, request: Request, charge: Callable[[Any], _Charged]
-    ) -> _Charged:
+    def _charge_session(self, session: bytes) -> None:
         """Charge a session under its name; refuse one that the ledger already has."""
         ledger = self._accountant
-        if ledger is None or ledger._partition is not None:
-            return charge(ledger)
-        label = f"session {request.session.hex()} of {self.name}"
-        label = ", ".join(filter(None, (ledger._label, label)))
+        if ledger is None:
+            return self._charge(ledger)
+        own = f"session {session.hex()} of {self.name}"
+        label = ", ".join(filter(None, (ledger._label, own)))
 
         def check_new(n_entries: int) -> None:
-            if sum(entry.label == label for entry in ledger.ledger) > n_entries:
+            # Whatever the handle of the ledger is called.
+            known = [entry.label or "" for entry in ledger.ledger]
+            if sum(label.endswith(own) for label in known) > n_entries:
                 raise MessageError(
                     f"client {self.name!r} was created again within a session that its "
                     "ledger already has: its answers are spent, and take part in the "
@@ -73,16 +78,8 @@ class AnsweringClient:
         # One that is created again has other noise and the same masks: a step that is
         # answered twice costs more than two charges where parts are masked.
         check_new(0)
-        charged = charge(ledger.named(label))
+        self._charge(ledger.named(label))
         check_new(1)  # another process may have charged it too
-        return charged
-
-    # Of subclasses. Returns the content of a new request, checked; or raises.
-    _checked: ClassVar[Callable[..., Any]]
-    # Charges the plan, before any row is read.
-    _start: ClassVar[Callable[..., None]]
-    # Makes the answer to a new request with this content.
-    _answered: ClassVar[Callable[..., Reply]]
 
     def respond(self, request: Request | bytes) -> Reply:
         """Answer a request once; a repeated request gets the same answer.
@@ -123,12 +120,18 @@ class AnsweringClient:
         request.check_place(session, self.task.digest, step)
         if step in self._begun:
             return self._repeat(request)
-        brought = self._checked(request)
+        given = self.task.check(request)
+        if len(self._answers) < len(self._begun):
+            raise MessageError("the session failed at the client; its budget is spent")
         if self._session is None:
-            self._start(request)
+            self._charge_session(session)
+        self._session = session
         self._begun[step] = request
-        self._answers[step] = self._answered(request, brought)
-        return self._answers[step]
+        numbers, values = self._answer(step, given)
+        place = session, self.task.digest, step, self.name
+        reply = Reply(*place, self._n_samples, self.plan.mu, numbers, values)
+        self._answers[step] = reply
+        return reply
 
     def _repeat(self, request: Request) -> Reply:
         if request != self._begun[request.step]:

@@ -1,87 +1,118 @@
-"""Requests and replies, with their byte forms, and a server's session with clients."""
+"""Tasks, requests and replies, with their forms, and a server's session with clients.
+
+A message is one line of JSON, numbers in float64, and a digest of both. A task is JSON.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from enum import IntEnum
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..mechanisms import check_count
-from .codec import MessageError, decode, encode
 
-VERSION = 3
-SESSION_BYTES, TASK_BYTES = 16, 16
+# Raised whenever a message has other fields.
+VERSION = 4
+SESSION_BYTES = DIGEST_BYTES = 16
+MAX_NAME_BYTES = 64
 # Bytes of a message beside its values, and of its header, at most.
 OVERHEAD, _MOST_HEADER = 600, 560
-MAX_NAME_BYTES = 64
 _MAX_STEP, _MAX_ROWS = 2**32 - 1, 2**63 - 1
+# Largest length of a client's reason that is shown.
+_LONGEST_REASON = 200
+# What bytes of a stranger may raise where they are read.
+_UNREADABLE = (
+    *(AttributeError, LookupError, OverflowError, RecursionError),
+    *(TypeError, ValueError),
+)
 
 
-class Topic(IntEnum):
-    """Subject of a request. An answer has `n_numbers` numbers and an array of values.
-
-    ``COMPONENTS``
-        Leading eigenvectors of a noisy second moment, with the standard deviation of
-        the noise, the last of their eigenvalues, and the mean of the other eigenvalues.
-    ``MATRIX``
-        Lower triangle of the noisy second moment, row by row, with the same numbers.
-    ``MEAN``
-        A noisy mean.
-    ``POWER``
-        Product of the second moment and the request's basis, with the standard
-        deviation of the noise.
-    ``COVARIANCE``
-        Symmetric second moment of projections on the request's basis, with the standard
-        deviation of the noise. Projections are clipped, except with a model.
-    ``SUBSPACE``
-        Components from any other mechanism, with two variances, released or public:
-        along the components beyond the noise, and across them.
-    ``PROJECTOR``
-        Lower triangle of a noisy projector, row by row, with the same numbers.
-    ``SUM``
-        A group's part of the next sum over users, in integers. The basis is one column
-        with the last release and the standard deviation of its noise.
-    ``LENGTHS``
-        Noisy histograms of half of the distances between rows, and of their lengths.
-    ``CENTER``
-        A noisy mean of rows about a point, clipped at a radius, over this radius. The
-        basis is one column with the point (none at first) and the radius.
-    ``MODEL``
-        No values. The basis is the last release, from which groups build their models.
-    """
-
-    COMPONENTS = 1
-    MATRIX = 2
-    MEAN = 3
-    POWER = 4
-    COVARIANCE = 5
-    SUBSPACE = 6
-    PROJECTOR = 7
-    SUM = 8
-    MODEL = 9
-    LENGTHS = 10
-    CENTER = 11
-
-    @property
-    def n_numbers(self) -> int:
-        """Number of scalars in an answer."""
-        return _N_NUMBERS.get(self.name, 0)
-
-    @property
-    def of_users(self) -> bool:
-        """Whether groups of users answer, without their numbers of rows."""
-        return self in (Topic.SUM, Topic.MODEL)
+class MessageError(ValueError):
+    """A message is malformed, or does not belong to this session."""
 
 
-_N_NUMBERS = {"COMPONENTS": 3, "MATRIX": 3, "SUBSPACE": 2, "PROJECTOR": 2}
-_N_NUMBERS |= {"POWER": 1, "COVARIANCE": 1}
+class FederationError(RuntimeError):
+    """Too few clients are left to continue."""
+
+
+class Task:
+    """What all parties agree on beforehand, as JSON; equal if their JSON is."""
+
+    _form: str
+    # Of subclasses: makes a task of its parameters by name, whatever they are.
+    _of_form: ClassVar[Callable[..., Any]]
+
+    def _agree(self, form: Mapping[str, Any]) -> None:
+        """Set the form of the task, and its digest."""
+        self._form = json.dumps(_canonical(form), sort_keys=True, allow_nan=False)
+        self.digest = hashlib.sha256(self._form.encode()).digest()[:DIGEST_BYTES]
+
+    def to_json(self) -> str:
+        """Return the task as JSON, to send to other parties.
+
+        Returns
+        -------
+        str
+            Parameters by name, the same for equal tasks.
+        """
+        return self._form
+
+    @classmethod
+    def from_json(cls, text: str):
+        """Read a task, and check every part.
+
+        Inspect the task before use, because it defines what a client releases.
+
+        Parameters
+        ----------
+        text : str
+            Result of :meth:`to_json`.
+
+        Returns
+        -------
+        SpectralTask or GroupTask
+            A task of this class.
+
+        Raises
+        ------
+        MessageError
+            If the text is not a task of this version.
+        """
+        try:
+            task = cls._of_form(json.loads(text))
+        except _UNREADABLE as error:
+            raise MessageError(f"this is not a valid task: {error}") from None
+        if task._form != text:
+            raise MessageError("this is not the form of a task of this version")
+        return task
+
+    def __reduce__(self):
+        return type(self).from_json, (self._form,)
+
+    def __eq__(self, other):
+        return self._form == other._form if isinstance(other, Task) else NotImplemented
+
+    def __hash__(self):
+        return hash(self._form)
+
+
+def _canonical(value: Any) -> Any:
+    """Return plain values with one form for each number."""
+    if isinstance(value, Mapping):
+        return {str(name): _canonical(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_canonical(part) for part in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53:
+        return int(value)
+    return value
 
 
 def _frozen(name: str, values, dimensions: tuple[int, ...]) -> np.ndarray:
@@ -120,6 +151,11 @@ def check_name(name) -> str:
     return name
 
 
+def signed(body: bytes) -> bytes:
+    """Return bytes with a digest against damage in transit; it is no signature."""
+    return body + hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
+
+
 @dataclass(frozen=True, eq=False)
 class _Message:
     """What requests and replies share; `_array` names the field of numbers."""
@@ -127,20 +163,15 @@ class _Message:
     session: bytes
     task: bytes
     step: int
-    topic: Topic
 
     _array: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name, size in (("session", SESSION_BYTES), ("task", TASK_BYTES)):
+        for name, size in (("session", SESSION_BYTES), ("task", DIGEST_BYTES)):
             value = getattr(self, name)
             if not isinstance(value, bytes) or len(value) != size:
                 raise MessageError(f"{name} must be {size} bytes")
-        step = _whole("step", self.step, 0, _MAX_STEP)
-        try:
-            vars(self).update(step=step, topic=Topic(self.topic))
-        except ValueError:
-            raise MessageError("the message has an unknown topic") from None
+        vars(self).update(step=_whole("step", self.step, 0, _MAX_STEP))
 
     def check_place(self, session: bytes, task: bytes, step: int) -> None:
         """Refuse a message of another task, session or step."""
@@ -159,20 +190,17 @@ class _Message:
 
     def to_bytes(self) -> bytes:
         """Return the byte form: header, values and a digest."""
-        header = {name: getattr(self, name) for name in self._fields()}
+        header = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = header.pop(self._array)
         header |= {name: header[name].hex() for name in ("session", "task")}
-        header["topic"] = header["topic"].name
-        kind = type(self).__name__.lower()
-        return encode(kind, VERSION, header, getattr(self, self._array))
-
-    @classmethod
-    def _fields(cls) -> list[str]:
-        names = (field.name for field in fields(cls))  # type: ignore[arg-type]
-        return [name for name in names if name != cls._array]
+        header |= {"kind": type(self).__name__, "version": VERSION}
+        header["shape"] = values.shape
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
+        return signed(text.encode() + b"\n" + values.tobytes())
 
     @classmethod
     def from_bytes(cls, data: bytes, *, max_bytes: int | None = None):
-        """Read a message without unpickling, and check every length.
+        """Read a message without unpickling, and check every part.
 
         Parameters
         ----------
@@ -191,18 +219,34 @@ class _Message:
         MessageError
             If the bytes are not a complete, unchanged message of this version.
         """
-        form = cls.__name__.lower(), VERSION, cls._fields()
-        header, values = decode(data, *form, max_bytes, _MOST_HEADER)
-        try:
-            for name in ("session", "task"):
-                header[name] = bytes.fromhex(header[name])
-            header["topic"] = Topic[header["topic"]]
-        except (LookupError, TypeError, ValueError):
+        kind = cls.__name__
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise MessageError(f"a {kind} must be bytes, got {type(data).__name__}")
+        size = memoryview(data).nbytes
+        if max_bytes is not None and size > max_bytes:
             raise MessageError(
-                "the message has an unknown topic, session or task"
-            ) from None
-        found = cls(**header, **{cls._array: values})
-        if found.to_bytes() != bytes(data):
+                f"the {kind} has {size} bytes, but at most {max_bytes} fit"
+            )
+        data = bytes(data)
+        if signed(data[:-DIGEST_BYTES]) != data:
+            raise MessageError(f"the {kind} was damaged: its digest does not match")
+        text, _, numbers = data[:-DIGEST_BYTES].partition(b"\n")
+        try:
+            header = json.loads(text if len(text) <= _MOST_HEADER else b"")
+            version = header.pop("version")
+            if (header.pop("kind"), version) != (kind, VERSION):
+                raise MessageError(
+                    f"these bytes are not a {kind} of version {VERSION}, which this "
+                    f"release reads: they have version {str(version)[:9]}"
+                )
+            values = np.frombuffer(numbers, dtype="<f8").reshape(header.pop("shape"))
+            header |= {n: bytes.fromhex(header[n]) for n in ("session", "task")}
+            found = cls(**header, **{cls._array: values})
+        except MessageError:
+            raise
+        except _UNREADABLE:
+            raise MessageError(f"these bytes are not a valid {kind}") from None
+        if found.to_bytes() != data:
             raise MessageError("these bytes are not the form of their message")
         return found
 
@@ -225,8 +269,6 @@ class Request(_Message):
         Digest of the server's task (:attr:`SpectralTask.digest`).
     step : int
         Number of the request in the session, from 0.
-    topic : Topic
-        Subject of the request.
     basis : ndarray of shape (p, k)
         Read-only columns that the answer depends on, of shape (0, 0) if there are none.
     """
@@ -238,7 +280,7 @@ class Request(_Message):
     def __post_init__(self) -> None:
         super().__post_init__()
         basis = np.zeros((0, 0)) if np.size(self.basis) == 0 else self.basis
-        object.__setattr__(self, "basis", _frozen("basis", basis, (2,)))
+        vars(self).update(basis=_frozen("basis", basis, (2,)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,8 +295,6 @@ class Reply(_Message):
         Digest of the client's task.
     step : int
         Step of the request.
-    topic : Topic
-        Topic of the request.
     client : str
         Name of the client, at most 64 bytes in UTF-8.
     n_samples : int
@@ -262,7 +302,7 @@ class Reply(_Message):
     mu : float
         Cost of all releases of the client in this session, infinite without privacy.
     numbers : tuple of float
-        Scalars, as many as the topic has.
+        Scalars, as many as the request asks for.
     values : ndarray
         The release, with one or two dimensions. The array is read-only.
     """
@@ -278,38 +318,32 @@ class Reply(_Message):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_name(self.client)
-        topic = self.topic
-        fewest, most = (0, 0) if topic.of_users else (1, _MAX_ROWS)
-        rows = _whole("n_samples", self.n_samples, fewest, most)
+        rows = _whole("n_samples", self.n_samples, 0, _MAX_ROWS)
         if not isinstance(self.mu, Real) or not self.mu > 0.0:
             raise MessageError("mu must be a positive number")
-        numbers = _frozen("numbers", self.numbers, (1,))
-        if len(numbers) != topic.n_numbers:
-            raise MessageError(f"{topic.name} requires {topic.n_numbers} numbers")
+        numbers = tuple(_frozen("numbers", self.numbers, (1,)).tolist())
         values = _frozen("values", self.values, (1, 2))
-        checked = {"n_samples": rows, "mu": float(self.mu), "values": values}
-        vars(self).update(checked, numbers=tuple(numbers.tolist()))
+        checked = {"n_samples": rows, "mu": float(self.mu), "numbers": numbers}
+        vars(self).update(checked, values=values)
 
 
-# Largest length of a client's reason that is shown.
-_LONGEST_REASON = 200
+class Session:
+    """A server's requests to named clients, some of which may fail.
 
-
-class FederationError(RuntimeError):
-    """Too few clients are left to continue."""
-
-
-class Conversation:
-    """A server's session with named clients, some of which may fail.
-
-    A subclass creates requests and checks the values of replies. The task has a
-    `digest`, and provides ``shape(topic)`` and ``longest(topic)`` for each topic.
+    The task has a `digest`, `n_steps`, and ``shape(step)``, ``n_numbers(step)`` and
+    ``longest(step)`` of the replies to each request.
     """
 
     clients: tuple[str, ...]
     rejected: dict[str, str]
 
-    def _begin(self, clients: Iterable[str], task, min_clients, session) -> None:
+    # Of subclasses: the content of the next request; a check, which raises MessageError
+    # for a reply that no honest client sends; and the use of valid replies.
+    _basis: ClassVar[Callable[..., Any]]
+    _check: ClassVar[Callable[..., None]]
+    _use: ClassVar[Callable[..., None]]
+
+    def _open(self, clients: Iterable[str], task, min_clients, session) -> None:
         """Check clients and session, before the first request."""
         names = tuple(map(check_name, clients))
         (name, count), *_ = [*Counter(names).most_common(1), ("", 0)]
@@ -325,62 +359,74 @@ class Conversation:
         if not isinstance(session, bytes) or len(session) != SESSION_BYTES:
             raise ValueError(f"session must be {SESSION_BYTES} bytes or None")
         self.task, self.clients, self.rejected = task, names, {}
-        self._session, self._step = session, -1
+        self._session, self._step = session, 0
         self._request: Request | None = None
 
-    def _shape(self) -> tuple[int, ...]:
-        """Shape of the values that answer the present request."""
-        return self.task.shape(self._request.topic)
+    @property
+    def done(self) -> bool:
+        """Whether all requests of the task were answered."""
+        return self._step == self.task.n_steps
 
-    # Raises a MessageError for a reply that no honest client could have sent.
-    _check: ClassVar[Callable[..., None]]
+    def request(self) -> Request:
+        """Return the request for `clients`.
 
-    def collect(self, answers: Mapping[str, object]) -> list[Reply]:
-        """Check the answers to the current request.
+        Repeated calls return the same request until it is answered.
+
+        Returns
+        -------
+        Request
+            Request to send, as an object or in its byte form.
+
+        Raises
+        ------
+        MessageError
+            If there are no further requests.
+        """
+        if self.done:
+            raise MessageError("all requests of the task were sent")
+        if self._request is None:
+            place = self._session, self.task.digest, self._step
+            self._request = Request(*place, self._basis())
+        return self._request
+
+    def collect(self, answers: Mapping[str, object]) -> None:
+        """Process the answers to the current request.
 
         Parameters
         ----------
         answers : mapping of str to bytes, Reply, exception or None
             Answers by client. None or a missing entry means no answer in time.
 
-        Returns
-        -------
-        list of Reply
-            Valid replies, in the order of the clients.
-
         Raises
         ------
         FederationError
             If fewer than `min_clients` clients are left.
+        MessageError
+            If there was no request since the last answers.
 
         Warns
         -----
         UserWarning
             For each rejected client, with its name.
         """
-        replies = self._valid(answers)
-        self._need_enough()
-        return replies
-
-    def _valid(self, answers: Mapping[str, object]) -> list[Reply]:
-        """Return valid answers; reject the other clients."""
+        if self._request is None:
+            raise MessageError("there has been no request since the last answers")
         for name in set(answers) - set(self.clients) - set(self.rejected):
             self.rejected[str(name)] = "it is not a client of this session"
-        if self._request is None:
-            raise MessageError("there is no request yet")
         replies = []
         for name in self.clients:
             try:
                 replies.append(self._checked(name, answers.get(name)))
             except MessageError as error:
                 self._reject(name, str(error))
-        return replies
+        self._use(replies)
+        self._step, self._request = self._step + 1, None
 
     def _reject(self, name: str, reason: str) -> None:
         self.rejected[name] = reason
         self.clients = tuple(other for other in self.clients if other != name)
         said = f"client {name!r} was rejected: {reason}"
-        warnings.warn(said, UserWarning, stacklevel=5)
+        warnings.warn(said, UserWarning, stacklevel=3)
 
     def _need_enough(self) -> None:
         """Raise if too few clients are left."""
@@ -402,14 +448,17 @@ class Conversation:
             raise MessageError(f"it refused the request: {text[:_LONGEST_REASON]}")
         if isinstance(answer, BaseException):  # whose text may speak of data
             raise MessageError(f"it failed with {type(answer).__name__}")
-        topic = self._request.topic
+        task, step = self.task, self._step
         if not isinstance(answer, Reply):
-            answer = Reply.from_bytes(answer, max_bytes=self.task.longest(topic))
-        answer.check_place(self._session, self.task.digest, self._step)
-        if (answer.client, answer.topic) != (name, topic):
-            raise MessageError("the reply has another client's name or topic")
-        found, shape = answer.values.shape, self._shape()
-        if found != shape:
-            raise MessageError(f"the reply has shape {found}, not {shape}")
+            answer = Reply.from_bytes(answer, max_bytes=task.longest(step))
+        answer.check_place(self._session, task.digest, step)
+        if answer.client != name:
+            raise MessageError("the reply has another client's name")
+        found = answer.values.shape, len(answer.numbers)
+        if found != (task.shape(step), task.n_numbers(step)):
+            raise MessageError(
+                f"the reply has values of shape {found[0]} and {found[1]} numbers, not "
+                f"{task.shape(step)} and {task.n_numbers(step)}"
+            )
         self._check(name, answer)
         return answer

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting import LedgerError, PrivacyAccountant
-from ..accounting._ledger.accountant import advance_stream, open_stream, stream_position
+from ..accounting import PrivacyAccountant
+from ..accounting._ledger.accountant import advance_stream, open_stream
 from ..mechanisms import CorrelatedGaussian, Exact, Mechanism, PrivacyPlan
 from .noise import (
     Array,
@@ -33,7 +33,7 @@ from .noise import (
 _ENDED = (
     "this stream can't continue: it has ended or was closed, or a step of it failed, "
     "or another thread is in the middle of one; clone the estimator to begin a new "
-    "stream, or load the last pickle of a stream with an accountant and resume() it"
+    "stream"
 )
 
 # Numbers of noise that are drawn together.
@@ -41,19 +41,13 @@ _CACHED = 1 << 16
 
 
 class Shaping(Protocol):
-    """A filter of rows of length `width`, in blocks of steps.
-
-    Only the last call before a reset may have an incomplete block.
-    """
+    """A filter of rows of length `width`; only the last block may be incomplete."""
 
     block: int
     width: int
 
     def push(self, rows: Array) -> Array:
         """Return the shaped rows."""
-
-    def reset(self) -> None:
-        """Start again, as with fresh noise."""
 
 
 class NoiseFactorization(Protocol):
@@ -153,10 +147,7 @@ class StreamRelease(NoiseOwner):
     @property
     def _last(self) -> float:
         """Last step with noise."""
-        planned = self._mechanism
-        if isinstance(planned, Exact) or planned.max_steps is None or planned.renewed:
-            return math.inf
-        return planned.max_steps
+        return getattr(self._mechanism, "max_steps", None) or math.inf
 
     def close(self) -> None:
         """End the stream, which releases nothing more."""
@@ -244,39 +235,6 @@ class StreamRelease(NoiseOwner):
                 found.append(start + np.flatnonzero(chances < self._rate))
         return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
 
-    def resume(self) -> int:
-        """Skip to the position in the ledger, and return it; skipped noise is lost.
-
-        The ledger counts the steps of all copies. If it is behind this copy, it was
-        replaced by an older one, and a LedgerError is raised.
-        """
-        with self._drawing():
-            if self._accountant is None:
-                raise ValueError(
-                    "a stream without an accountant can't be resumed: it is unknown "
-                    "which noise was used; clone the estimator to begin a new stream"
-                )
-            position = stream_position(self._accountant, self._id)
-            if self._closed and position == self.position:
-                return position
-            self._check_open()
-            if self._claimed:
-                raise RuntimeError(_ENDED)
-            if position < self.position:
-                raise LedgerError(
-                    f"the ledger has this stream at step {position}, behind this copy "
-                    f"at step {self.position}: an older ledger was restored, so noise "
-                    "would be used twice"
-                )
-            if position == self._last:
-                self._close()
-            elif self._noise is not None:
-                self._drawn_from = True
-                self._noise.discard(position - self.position)
-                self._drawn_from = False
-            self.position = position
-            return position
-
 
 def check_shaping(
     mechanism: Mechanism, factorization: NoiseFactorization
@@ -300,7 +258,7 @@ def check_shaping(
 class _ShapedNoise:
     """Correlated noise on the grid, filtered from normals in blocks of steps.
 
-    `position` counts the steps whose noise was used or discarded.
+    `position` counts the steps whose noise was used.
     """
 
     def __init__(
@@ -329,11 +287,6 @@ class _ShapedNoise:
             start += len(part)
         rows *= self._grid
 
-    def discard(self, steps: int) -> None:
-        """Discard the noise of the next steps, which another copy has used."""
-        while steps:
-            steps -= len(self._take(steps))
-
     def _take(self, most: int) -> Array:
         """Return the noise of up to `most` next steps, at least one."""
         if not len(self._ready):
@@ -344,9 +297,6 @@ class _ShapedNoise:
 
     def _draw(self, wanted: int) -> None:
         """Draw, correlate and round the noise of the next steps, in blocks."""
-        if self._drawn == self._max_steps:
-            self._shaping.reset()
-            self._drawn = 0
         block, width = self._shaping.block, self._shaping.width
         most = max(1, _CACHED // (block * width))  # blocks that fit into the cache
         count = block * min(most, -(-wanted // block))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 from bisect import bisect_right
@@ -15,12 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._linalg.walks import Writing
 from .columns import as_array, read_quietly, refuse_masked
-
-# Bytes of a huge page, and bytes of a map that stay in memory once they were read.
-_HUGE_PAGE = 1 << 21
-_KEPT_BYTES = 1 << 25
 
 # Bytes of a sample that is kept.
 _SAMPLE_BYTES = 1 << 26
@@ -57,15 +51,13 @@ def common_type(dtypes: list) -> np.dtype:
 class SlicedRows:
     """A numeric table of which one slice of rows is in memory at a time.
 
-    Slices of `source` are converted to arrays and checked against `shape`. `pages`
-    releases the memory of a memory map that was read.
+    Slices of `source` are converted to arrays and checked against `shape`.
     """
 
     ndim = 2
 
-    def __init__(self, source, shape, dtype, pages=None):
-        self.shape, self.dtype = shape, dtype
-        self._source, self._pages = source, pages
+    def __init__(self, source, shape, dtype):
+        self.shape, self.dtype, self._source = shape, dtype, source
         self._sample: tuple = (None, [])
 
     def __len__(self) -> int:
@@ -91,21 +83,15 @@ class SlicedRows:
             raise ValueError(
                 f"{name} has dtype {block.dtype}: X must contain real numbers"
             )
-        if self._pages is not None:
-            self._pages.note(block)
         if block.dtype in KEPT_DTYPES:
             return block
         with np.errstate(over="ignore"):  # of longer floats: infinity is told later
             return block.astype(np.float64)
 
-    def read_into(self, out: np.ndarray, rows: slice) -> None:
-        """Read a slice of rows into memory of its shape, of any dtype."""
-        out[...] = self[rows]
-
     def sample(self, key, n_rows: int, read: Callable[[], Iterable]) -> Iterable:
         """Return rows from all over the table, which are requested several times."""
         size = n_rows * self.shape[1] * self.common_dtype.itemsize
-        if self._pages is not None or size > _SAMPLE_BYTES:
+        if size > _SAMPLE_BYTES:
             return read()
         if self._sample[0] != key:
             self._sample = key, list(read())
@@ -130,13 +116,6 @@ class MappedRows(SlicedRows):
         """Read a slice of rows, and map it."""
         return self._row_map(self._source[rows])
 
-    def read_into(self, out: np.ndarray, rows: slice) -> None:
-        """Map a slice of rows into float64 memory."""
-        if isinstance(self._row_map, Writing):
-            self._row_map.row_map(self._source[rows], out=out)
-        else:
-            super().read_into(out, rows)
-
 
 class Beside(SlicedRows):
     """Every `step`-th row of several tables, side by side."""
@@ -147,23 +126,13 @@ class Beside(SlicedRows):
         super().__init__(None, (n_rows, width), np.dtype(np.float64))
         self._tables, self._step = tables, step
 
-    @property
-    def common_dtype(self) -> np.dtype:
-        """Type of any slice."""
-        return self.dtype
-
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Read a slice of rows, of each table in turn."""
         start, stop, _ = rows.indices(self.shape[0])
         step, n_rows = self._step, self._tables[0].shape[0]
         source = slice(start * step, min(stop * step, n_rows))
-        out = np.empty((stop - start, self.shape[1]))
-        filled = 0
-        for table in self._tables:
-            width = table.shape[1]
-            out[:, filled : filled + width] = table[source][::step]
-            filled += width
-        return out
+        blocks = [table[source][::step] for table in self._tables]
+        return np.column_stack(blocks).astype(np.float64, copy=False)
 
 
 def rows_beside(tables: list, step: int = 1) -> SlicedRows:
@@ -182,41 +151,6 @@ def map_table(source, row_map: Callable) -> SlicedRows:
 # -- memory maps and foreign arrays ----------------------------------------------------
 
 
-class MappedPages:
-    """Pages of a shared or read-only memory map, released after they were read."""
-
-    def __init__(self, mapping: mmap.mmap):
-        self._mapping = mapping
-        self._first_byte = np.frombuffer(mapping, np.uint8).ctypes.data
-        self._start: int | None = None
-        # Where a block would begin that follows the last one.
-        self._next: int | None = None
-        self._stop, self._touched = 0, 0
-
-    def note(self, block: np.ndarray) -> None:
-        """Note that a block is about to be read, and release earlier ones."""
-        low, high = np.lib.array_utils.byte_bounds(block)
-        # Blocks that follow each other share their last pages, which may be huge.
-        around = mmap.PAGESIZE if low == self._next else _HUGE_PAGE
-        # Columns may be far apart.
-        inner, outer = sorted(range(2), key=lambda axis: abs(block.strides[axis]))
-        run = block.shape[inner] * abs(block.strides[inner]) + around
-        touched = min(high - low, block.shape[outer] * run)
-        if self._touched and self._touched + touched > _KEPT_BYTES:
-            self._give_back()
-        self._start = low if self._start is None else min(self._start, low)
-        self._stop = max(self._stop, high)
-        self._touched += touched
-        self._next = low + len(block) * block.strides[0]
-
-    def _give_back(self) -> None:
-        start = (self._start - self._first_byte) // mmap.PAGESIZE * mmap.PAGESIZE
-        length = min(self._stop - self._first_byte, len(self._mapping)) - start
-        with contextlib.suppress(OSError):  # of pages that are locked, or huge
-            self._mapping.madvise(mmap.MADV_DONTNEED, start, length)
-        self._start, self._stop, self._touched = None, 0, 0
-
-
 def sliced_rows(X) -> SlicedRows | None:
     """Return memory maps and foreign arrays of numbers as slices; None for others."""
     if isinstance(X, np.ndarray):
@@ -230,18 +164,12 @@ def sliced_rows(X) -> SlicedRows | None:
 def _mapped_rows(X: np.ndarray) -> SlicedRows | None:
     if isinstance(X, np.ma.MaskedArray) or X.ndim != 2 or X.dtype.kind not in "fiub":
         return None
-    mapping, modes, base = None, set(), X
-    while base is not None and mapping is None:
-        if isinstance(base, np.memmap):
-            modes.add(base.mode)
-        if isinstance(base, mmap.mmap):
-            mapping = base
+    base = X
+    while base is not None and not isinstance(base, mmap.mmap):
         base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
-    if mapping is None or X.size == 0:
+    if base is None or X.size == 0:
         return None
-    shared = modes <= {"r", "r+", "w+"} if modes else memoryview(mapping).readonly
-    pages = MappedPages(mapping) if shared and hasattr(mmap, "MADV_DONTNEED") else None
-    return SlicedRows(np.asarray(X), X.shape, X.dtype, pages)
+    return SlicedRows(np.asarray(X), X.shape, X.dtype)
 
 
 def _description(X):
@@ -276,19 +204,21 @@ def _description(X):
 # may be far larger.
 _BATCH_NUMBERS = 1 << 20
 
-# The first pyarrow whose datasets read columns in pieces.
-_FIRST_THAT_STREAMS = 19
-
 
 class _Group(NamedTuple):
-    """A row group of a file: its number of rows, and the batches of some columns."""
+    """A row group of a file."""
 
     n_rows: int
     batches: Callable[..., Iterator]
 
 
 class Parquet:
-    """One or several parquet files: a ``ParquetFile`` or a ``Dataset`` of pyarrow."""
+    """One or several parquet files: a ``ParquetFile`` or a ``Dataset`` of pyarrow.
+
+    Has the form of a table: `names`, `shape`, `dtypes` and `like`, without values.
+    """
+
+    is_read = False
 
     def __init__(self, source) -> None:
         self._source, self._is_file = source, hasattr(source, "iter_batches")
@@ -303,6 +233,7 @@ class Parquet:
         n_rows = read_quietly(source.count_rows) if metadata is None else None
         n_rows = metadata.num_rows if n_rows is None else n_rows
         self.shape = (n_rows, len(self.names))
+        self.dtypes = list(self.schema.types)
         self._groups: list[_Group] | None = None
 
     @property
@@ -342,17 +273,8 @@ class Parquet:
         return _Group(n_rows, lambda **how: read(row_groups=[number], **how))
 
     def _group_of_fragment(self, part) -> _Group:
-        from pyarrow import __version__
-        from pyarrow.dataset import ParquetFragmentScanOptions
-
-        # Older ones fail to read several pages of a column by streams: a group of rows
-        # is in memory as a whole there.
-        streams = int(__version__.split(".")[0]) >= _FIRST_THAT_STREAMS
-        how = {"schema": self.schema, "use_threads": False, "batch_readahead": 0}
         # Batches that are read ahead would be in memory together.
-        how["fragment_scan_options"] = ParquetFragmentScanOptions(
-            use_buffered_stream=streams, pre_buffer=False
-        )
+        how = {"schema": self.schema, "use_threads": False, "batch_readahead": 0}
         n_rows = part.row_groups[0].num_rows
         return _Group(n_rows, lambda **more: part.to_batches(**how, **more))
 

@@ -24,9 +24,6 @@ from .columns import (
 # Codes of users are held in so many bits.
 _MOST_IDS = 2**32
 
-# A table of consecutive numbers has at most so many entries an id, and so many.
-_ENTRIES_AN_ID, _ENTRIES = 4, 1 << 16
-
 _CONVERT = "convert others to text, for example with astype(str)"
 
 
@@ -94,11 +91,7 @@ def _kind(cls: type) -> str:
 
 def _whole(ids: np.ndarray, name: str) -> np.ndarray:
     """Return an array of numbers as int64."""
-    if ids.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name} must contain integers or text, got ids of dtype {ids.dtype}: each "
-            f"argument must be a string or a number; {_CONVERT}"
-        )
+    check_id_type(ids, 0, name)
     if ids.dtype.kind == "f":
         _check_floats(ids, name)
     elif ids.dtype.kind == "u" and ids.itemsize == 8 and np.any(ids >= 2**63):
@@ -175,7 +168,7 @@ def codes_and_rows(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         codes = np.fromiter(found, dtype=np.intp, count=len(ids))
         return codes, _first_rows(codes, len(table))
     low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
-    if _is_dense(len(ids), low, high):
+    if high - low <= 4 * len(ids) + (1 << 16):
         # Without a sort: numbers that lie close together are places in a table.
         places = ids - low
         first = _first_rows(places, high - low + 1)
@@ -185,11 +178,6 @@ def codes_and_rows(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     appearance = np.empty(len(first), dtype=np.intp)
     appearance[order] = np.arange(len(order))
     return appearance[places], first[order]
-
-
-def _is_dense(n_ids: int, low: int, high: int) -> bool:
-    """Return whether a lookup table from `low` to `high` pays off."""
-    return high - low <= _ENTRIES_AN_ID * n_ids + _ENTRIES
 
 
 def _first_rows(codes: np.ndarray, n_codes: int) -> np.ndarray:
@@ -252,17 +240,6 @@ class IdIndex:
         if self._table is not None:
             found = (self._table.get(key, -1) for key in ids.tolist())
             return np.fromiter(found, dtype=np.intp, count=len(ids))
-        code = self._nearest(ids)
+        place = np.searchsorted(self.ids, ids, sorter=self._order)
+        code = self._order[np.minimum(place, len(self) - 1)]
         return np.where(self.ids[code] == ids, code, -1)
-
-    def _nearest(self, ids: np.ndarray) -> np.ndarray:
-        """Return the codes of ids in the index, and arbitrary codes of others."""
-        low, high = map(int, self.ids[self._order[[0, -1]]])
-        if not _is_dense(len(ids), low, high):
-            place = np.searchsorted(self.ids, ids, sorter=self._order)
-            return self._order[np.minimum(place, len(self) - 1)]
-        table = np.zeros(high - low + 1, dtype=np.intp)
-        table[self.ids - low] = np.arange(len(self))
-        # Those outside are taken for the lowest: no difference overflows.
-        inside = (ids >= low) & (ids <= high)
-        return table[np.where(inside, ids, low) - low]

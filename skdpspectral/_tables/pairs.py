@@ -153,7 +153,7 @@ class PairOrder:
         filled = 0
         for part in self._reads(starts):
             first, filled = filled, filled + part.stop - part.start
-            X.read_into(pool[first:filled], part)
+            pool[first:filled] = X[part]
         return pool
 
     def reads_of_pools(self, n_pools: int | None = None) -> Iterator[list[slice]]:

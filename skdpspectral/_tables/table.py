@@ -29,11 +29,9 @@ from .clusters import (
     ClusterTable,
     ClusterUserTable,
     brought_here,
-    cluster_ids,
     cluster_table,
-    column_beside,
-    cut_for_parts,
     is_on_cluster,
+    refuse_on_cluster,
     task,
 )
 from .columns import (
@@ -46,7 +44,6 @@ from .columns import (
     is_never_number,
     is_sparse,
     is_text,
-    objects_of_lists,
     place_of,
     read_entries,
     read_quietly,
@@ -125,14 +122,14 @@ class DeferredRead:
     `shape` is public, and `sparse` is whether the table will be sparse. ``read()``,
     called after the charge, returns the table, or raises an error that depends on
     values. Tables of users have ``ids()``, which reads one id per row; it is None, and
-    `shape` excludes their column. `distant` is the table of users on a cluster.
+    `shape` excludes their column. `distant` is the table on a cluster, if it is one.
     """
 
     shape: tuple[int, ...]
     read: Callable[[], Any]
     sparse: bool = False
     ids: Callable[[], Any] | None = None
-    distant: ClusterUserTable | None = None
+    distant: ClusterTable | None = None
 
 
 def deferred_rows(
@@ -154,7 +151,10 @@ def deferred_rows(
     ``read()`` returns an ndarray, CSR matrix or SlicedRows of shape (n_samples,
     n_features), in float64 or float32 unless in blocks. Its errors quote no value.
     """
-    sliced = rows_in_blocks(X) if in_blocks else None
+    sliced: SlicedRows | None = None
+    if in_blocks:
+        table = table_elsewhere(X)
+        sliced = sliced_rows(X) if table is None else table.rows()
     if sliced is not None:
         _check_form(sliced.shape)
         compare_features(estimator, getattr(sliced, "named", sliced), reset)
@@ -186,12 +186,9 @@ def deferred_rows(
     return DeferredRead(shape, read, is_sparse(X))
 
 
-def rows_in_blocks(X) -> SlicedRows | None:
-    """Return rows that are read or reduced by blocks; None for tables in memory."""
-    if isinstance(X, np.ndarray):
-        return sliced_rows(X)
-    table = cluster_table(X) or parquet(X)
-    return sliced_rows(X) if table is None else table.rows()
+def table_elsewhere(X) -> ClusterTable | Parquet | None:
+    """Return a table of dask or of parquet files; None for other types."""
+    return None if isinstance(X, np.ndarray) else cluster_table(X) or parquet(X)
 
 
 def check_rows(estimator, X, **how):
@@ -223,9 +220,7 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
 
 def table_shape(X) -> tuple[int, int]:
     """Return the shape of a table without further checks."""
-    if isinstance(X, np.ndarray):
-        return _check_form(shape_of(X))
-    table = cluster_table(X) or parquet(X)  # of which shape_of would read all rows
+    table = table_elsewhere(X)  # of which shape_of would read all rows
     return _check_form(shape_of(X) if table is None else table.shape)
 
 
@@ -338,15 +333,10 @@ def _count_faults(blocks) -> np.ndarray:
     return counts
 
 
-def row_slices(X):
-    """Yield slices of rows, each one block in memory."""
-    return row_blocks(X.shape[0], rows_per_block(X.shape[1]))
-
-
 def map_rows(function, X) -> np.ndarray:
     """Stack the results of a function of blocks of rows, in the dtype of the first."""
     out = None
-    for rows in row_slices(X):
+    for rows in row_blocks(X.shape[0], rows_per_block(X.shape[1])):
         made = function(X[rows])
         if out is None:
             out = np.empty((X.shape[0], *made.shape[1:]), dtype=made.dtype)
@@ -440,27 +430,20 @@ class Table:
         self.dtypes = dtypes_of(X)
 
     @staticmethod
-    def form(X) -> Table | ClusterTable:
+    def form(X) -> Table | ClusterTable | Parquet:
         """Check the form of a table, wherever its rows are."""
-        if not isinstance(X, np.ndarray):
-            distant = cluster_table(X)
-            if distant is not None:
-                refuse_same_names(distant.names, "X")
-                return distant
-            file = parquet(X)
-            if file is not None:
-                refuse_same_names(file.names, "X")
-                return FileTable(file)
+        elsewhere = table_elsewhere(X)
+        if elsewhere is not None:
+            refuse_same_names(elsewhere.names, "X")
+            return elsewhere
         slices = sliced_rows(X)
         return Table(X) if slices is None else SliceTable(slices)
 
     @property
     def _source(self):
         """The table, with entries of their own types if it has no columns."""
-        known = self.names is not None or isinstance(self._X, (list, tuple))
-        if not known and not hasattr(
-            self._X, "dtype"
-        ):  # columns of lists are read alone
+        lists = isinstance(self._X, (list, tuple))  # of which a column is read alone
+        if self.names is None and not lists and not hasattr(self._X, "dtype"):
             self._X = read_entries(self._X, "X")
         return self._X
 
@@ -474,25 +457,20 @@ class Table:
         return as_array(self.given(place))
 
     def features(self, kept: list[int]) -> DeferredRead:
-        """Check the form of some columns, which must be numbers, for a later reading.
-
-        ``read()`` returns rows, and the columns of them that were asked for.
-        """
+        """Check the form of some columns of numbers, which are read later."""
         if self.names is not None:
-            chosen = select_columns(self._X, self.names, kept)
-            rows = deferred_rows(None, chosen)
-            return DeferredRead(rows.shape, lambda: (rows.read(), slice(None)))
+            return deferred_rows(None, select_columns(self._X, self.names, kept))
         refuse_text(self._X)
         return DeferredRead((self.shape[0], len(kept)), lambda: self._numbers(kept))
 
-    def _numbers(self, kept: list[int]) -> tuple:
+    def _numbers(self, kept: list[int]) -> np.ndarray:
         whole = self._X if hasattr(self._X, "dtype") else read_entries(self._X, "X")
-        if whole.dtype.kind == "O":  # each column has a type of its own
-            return check_features(as_array(whole)[:, kept]), slice(None)
-        rows = check_features(whole)
         first, last = kept[0], kept[-1]
         together = last - first + 1 == len(kept)  # a slice copies nothing
-        return rows, slice(first, last + 1) if together else np.array(kept)
+        chosen = slice(first, last + 1) if together else kept
+        if whole.dtype.kind == "O":  # each column has a type of its own
+            return check_features(as_array(whole)[:, chosen])
+        return check_features(whole)[:, chosen]
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield some columns, some rows at a time."""
@@ -514,42 +492,19 @@ class SliceTable(Table):
             yield [rows[:, place].copy() for place in places]
 
 
-class FileTable(Table):
-    """Columns of parquet files, read batch by batch."""
-
-    is_read = False
-
-    def __init__(self, file: Parquet) -> None:
-        self._file, self.names, self.shape = file, file.names, file.shape
-        self.like = file.like
-        self.dtypes = dtypes_of(self.like)
-
-    def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
-        return self._file.blocks(places)
-
-
 @dataclass(frozen=True)
 class UserTable:
-    """Rows of features, and the users that they belong to.
-
-    `X`, (n_rows, n_columns), is float64 or float32 and not copied if possible.
-    `columns` selects the features. `users` has one id per row, or is None.
-    """
+    """Rows of features, float64 or float32; `users` has one id per row, or is None."""
 
     X: np.ndarray
-    columns: slice | np.ndarray
     users: object
 
     @property
     def n_features(self) -> int:
-        return self.X[:1, self.columns].shape[1]
+        return self.X.shape[1]
 
     def features(self, rows=slice(None)) -> np.ndarray:
-        return self.X[rows][:, self.columns]
-
-    def features_of(self, clients: list) -> Iterator[np.ndarray]:
-        """Yield the features of each client's rows."""
-        return map(self.features, clients)
+        return self.X[rows]
 
 
 class Names(NamedTuple):
@@ -564,15 +519,25 @@ CLIENTS = Names("clients", "client_feature")
 
 
 def deferred_users(
-    estimator, X, users, user_feature, *, reset: bool, names: Names = USERS
+    estimator,
+    X,
+    users,
+    user_feature,
+    *,
+    reset: bool,
+    names: Names = USERS,
+    on_cluster: bool = False,
 ) -> DeferredRead:
     """Check the form of a table with users, without reading values.
 
     With `reset` the estimator gets `n_features_in_` and `feature_names_in_` of all
     columns; otherwise they are compared. All columns except that of the users must be
     finite numbers. Ids are given either beside X or as a column of it; `names` has the
-    names of these parameters. Errors of ``ids()`` and ``read()`` quote no value.
+    names of these parameters. `on_cluster` allows tables of dask. Errors of ``ids()``
+    and ``read()`` quote no value.
     """
+    if not on_cluster:
+        refuse_on_cluster(X, type(estimator).__name__)
     distant = cluster_table(X)
     if distant is None and user_feature is None:
         rows = deferred_rows(estimator, X, reset=reset)
@@ -580,7 +545,7 @@ def deferred_users(
         ids = None if users is None else partial(id_array, users, names.ids)
 
         def read_all() -> UserTable:
-            return UserTable(rows.read(), slice(None), ids and ids())
+            return UserTable(rows.read(), ids and ids())
 
         return DeferredRead(rows.shape, read_all, ids=ids)
     if users is not None and user_feature is not None:
@@ -608,8 +573,7 @@ def deferred_users(
         return id_array(table.column(place), owner)
 
     def read() -> UserTable:
-        rows, columns = unread.read()
-        return UserTable(rows, columns, ids_of_column())
+        return UserTable(unread.read(), ids_of_column())
 
     return DeferredRead(unread.shape, read, ids=ids_of_column)
 
@@ -625,16 +589,18 @@ def _unread_cluster(
         )
     if not is_on_cluster(users):
         _check_length(users, n_rows, name)
-    ids = cluster_ids(table, place, users, name)
-    found = ClusterUserTable(table, kept, ids)
-    rows = found.X  # whose columns must contain numbers
+    ids: Callable[[], list] | None = None
+    if place is not None:
+        ids = partial(table.column, place)
+    elif users is not None:
+        ids = table.beside(users, name)
+    rows = table.rows(kept)  # whose columns must contain numbers
 
     def read() -> ClusterUserTable:
         finite_slices(rows)
-        return found
+        return ClusterUserTable(rows, ids)
 
-    reader = None if ids is None else lambda: ids
-    return DeferredRead(rows.shape, read, ids=reader, distant=found)
+    return DeferredRead(rows.shape, read, ids=ids, distant=table)
 
 
 def read_users(estimator, X, users, user_feature, **how) -> UserTable:
@@ -697,14 +663,14 @@ def deferred_targets(
     """
     if beside is not None and is_on_cluster(y):
         check_kinds_of_targets(y)
-        column = column_beside(y, beside, "y")
+        column = beside.beside(y, "y")
         return DeferredRead((n_rows,), lambda: checked_parts(column()))
     shape = _shape_of_targets(estimator, y, n_rows, several)
     check_kinds_of_targets(y, labels)
 
     def read():
-        values = _read_labels(y, n_rows) if labels else read_targets(y, *shape)
-        return values if beside is None else cut_for_parts(values, beside.sizes)
+        values = read_targets(y, *shape, labels=labels)
+        return values if beside is None else beside.cut(values)
 
     return DeferredRead(shape, read)
 
@@ -747,27 +713,6 @@ def _shape_of_targets(estimator, y, n_rows: int, several: bool) -> tuple[int, ..
     return shape
 
 
-def _read_labels(y, n_rows: int) -> np.ndarray:
-    refuse_masked(y, "y")
-    said = reason = None
-    try:
-        y = objects_of_lists(y) if isinstance(y, (list, tuple)) else np.asarray(y)
-        labels = column_or_1d(y.reshape(n_rows))
-    except (MemoryError, Warning):
-        raise
-    except Exception as error:
-        said, reason = str(error), type(error).__name__
-    if said is None:
-        if labels.dtype == object:  # as masked entries of a frame's column are
-            refuse_masked(labels.tolist(), "y")
-            if any(isinstance(label, _COMPLEX) for label in labels):
-                raise ValueError(_COMPLEX_TARGETS)
-        return labels
-    if said.startswith("Complex data not supported"):  # and quotes them
-        raise ValueError(_COMPLEX_TARGETS)
-    raise ValueError(f"y must be an array with one label per row ({reason})")
-
-
 def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     """Check form and values of targets without a charge in between."""
     return deferred_targets(estimator, y, n_rows).read()
@@ -775,29 +720,25 @@ def check_targets(estimator, y, n_rows: int) -> np.ndarray:
 
 def checked_parts(parts: list) -> list:
     """Return tasks for the parts of a column of targets as numbers, checked there."""
-    check = task(_targets_of_part, public=True)
-    return list(map(check, parts))
+    return list(map(task(read_targets, public=True), parts))
 
 
-def _targets_of_part(part) -> np.ndarray:
-    return read_targets(part, len(part))
-
-
-def read_targets(y, *shape: int) -> np.ndarray:
-    """Return targets as numbers of the given shape; errors quote no value."""
+def read_targets(y, *shape: int, labels: bool = False) -> np.ndarray:
+    """Return targets of a shape, or as a vector: numbers, or labels of any dtype."""
     refuse_masked(y, "y")
-    try:
-        y = read_entries(y, "y").reshape(shape)
-        kinds = set(map(type, y.ravel())) if y.dtype == object else {y.dtype.type}
-        is_complex = any(issubclass(kind, _COMPLEX) for kind in kinds)
-        odd = is_complex or any(issubclass(kind, _TIMES) for kind in kinds)
-        values = None if odd else y.astype(np.float64)
-    except (MemoryError, Warning):
-        raise
-    except Exception:  # of whatever objects y holds: their words may quote values
-        values, is_complex = None, False
-    if values is None:
-        raise ValueError(_COMPLEX_TARGETS if is_complex else _NO_NUMBERS)
+    said = "y must be an array with one label per row" if labels else _NO_NUMBERS
+    values = read_quietly(lambda: read_entries(y, "y").reshape(shape or len(y)), said)
+    kinds = {values.dtype.type}
+    if values.dtype == object:
+        refuse_masked(values.tolist(), "y")  # as entries of a frame's column are
+        kinds = set(map(type, values.ravel()))
+    if any(issubclass(kind, _COMPLEX) for kind in kinds):
+        raise ValueError(_COMPLEX_TARGETS)
+    if labels:  # texts of numpy's own are compared to no other type of text
+        return values.astype(object) if values.dtype.kind == "T" else values
+    if any(issubclass(kind, _TIMES) for kind in kinds):
+        raise ValueError(_NO_NUMBERS)
+    values = read_quietly(lambda: values.astype(np.float64), _NO_NUMBERS)
     if not np.isfinite(values).all():
         raise ValueError("Input y contains NaN or infinity: drop or fill such rows")
     return values

@@ -12,13 +12,13 @@ from ._errors import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
+from ._gaussian import calibrate_exponential as calibrate_exponential
 from ._gaussian import calibrate_gaussian as calibrate_gaussian
 from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._ledger.accountant import PrivacyAccountant
 from ._ledger.context import ambient_accountant as ambient_accountant
 from ._ledger.costs import relation_factor as relation_factor
 from ._ledger.report import Spent as Spent
-from ._selection import calibrate_exponential as calibrate_exponential
 
 __all__ = [
     "LedgerError",

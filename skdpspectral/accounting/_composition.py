@@ -26,8 +26,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri, ndtri_exp
-from scipy.stats import binom
+from scipy.special import ndtri, ndtri_exp
 
 from ..mechanisms import (
     ApproximateDP,
@@ -41,7 +40,6 @@ from ._curves import (
     Counted,
     LossDistribution,
     composed,
-    composed_tail,
     connect_dots,
     joining_deltas,
     largest_loss,
@@ -56,9 +54,6 @@ _MOST_POINTS = 2.0**21
 
 # Points up to the largest loss of a step: more than these resolve it no better.
 _FAR_POINTS = 2.0**17
-
-# Values of the number of samples with a unit, over the same distribution.
-_COUNTS = 64
 
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
@@ -80,11 +75,15 @@ RELATIVE = 1e-5
 _AT_ONCE = 64
 
 
+@functools.lru_cache(maxsize=256)
 def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
     """Bound the epsilon of Gaussians of total cost `mu` and of all other mechanisms."""
     if mu == math.inf or not delta > 0.0:
         return math.inf
-    return _composed_epsilon(mu, curves, delta)
+    left = delta * (1.0 - RELATIVE) - TRANSFORM * _count_distributions(curves)
+    losses = composed_losses(mu, curves)
+    bound = max((way.epsilon(left) for way in losses), default=math.inf)
+    return min(_by_formulas(mu, curves, delta), bound)
 
 
 def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
@@ -97,8 +96,11 @@ def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
 
 
 def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
-    """Bound epsilon by sums, and by samples that are known."""
-    return min(_added_up(mu, curves, delta), _known_epsilon(mu, curves, delta))
+    """Bound epsilon by sums, and by steps on all units."""
+    left, alone = delta - certain_failure(curves), math.inf
+    if MIN_DELTA <= left < 1.0:
+        alone = gaussian_epsilon(_alone(mu, curves), left)
+    return min(_added_up(mu, curves, delta), alone)
 
 
 def _added_up(mu: float, curves: Counted, delta: float) -> float:
@@ -115,107 +117,6 @@ def _added_up(mu: float, curves: Counted, delta: float) -> float:
     return nearest if nearest >= epsilon else math.nextafter(nearest, math.inf)
 
 
-@functools.lru_cache(maxsize=256)
-def _composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
-    errors, left = TRANSFORM * _count_distributions(curves), delta * (1.0 - RELATIVE)
-    tail = 2.0 * errors >= delta
-    losses, left = composed_losses(mu, curves, tail), left - (0.0 if tail else errors)
-    bound = max((way.epsilon(left) for way in losses), default=math.inf)
-    return min(_by_formulas(mu, curves, delta), bound)
-
-
-@functools.lru_cache(maxsize=1024)
-def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
-    """Bound the delta of Gaussians of total cost `mu` and of all other mechanisms."""
-    if mu == math.inf:
-        return 1.0
-
-    def by_losses(tail: bool) -> float:
-        losses = composed_losses(mu, curves, tail)
-        return max((way.delta(epsilon) for way in losses), default=1.0)
-
-    errors, failure = TRANSFORM * _count_distributions(curves), certain_failure(curves)
-    bounds = [by_losses(tail=False) * (1.0 + RELATIVE) + errors]
-    if bounds[0] <= 4.0 * errors:
-        bounds.append(by_losses(tail=True) * (1.0 + RELATIVE))
-    alone = gaussian_delta(_alone(mu, curves), epsilon)
-    bounds += [alone * (1.0 + _SUMS) + failure, 1.0]
-    return min(*bounds, _known_delta(mu, curves, epsilon))
-
-
-# -- samples that are known ------------------------------------------------------------
-
-
-def _known_epsilon(mu: float, curves: Counted, delta: float) -> float:
-    """Return the epsilon of steps on samples that are known, or on all units.
-
-    Other mechanisms are only counted by the latter (:ref:`lemma-known-samples`).
-    """
-    left = delta - certain_failure(curves)
-    if not MIN_DELTA <= left < 1.0:
-        return math.inf
-    low, high = 0.0, gaussian_epsilon(_alone(mu, curves), left)
-    if not 0.0 < high < math.inf or _known_delta(mu, curves, high) > left:
-        return high
-    while high - low > _SUMS * high:
-        middle = 0.5 * (low + high)
-        if _known_delta(mu, curves, middle) <= left:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def _known_delta(mu: float, curves: Counted, epsilon: float) -> float:
-    """Return the delta of steps on samples that are known; 1 if there are others."""
-    if not all(isinstance(curve, SubsampledGaussian) for curve, _ in curves):
-        return 1.0
-    squares, masses, lost, missed, replaced = _samples_with_unit(curves)
-    # A unit that is replaced: by another one, or against data without it.
-    ways = [(4.0, epsilon), (1.0, epsilon - missed)] if replaced else [(1.0, epsilon)]
-    found = [1.0]
-    for factor, left in ways:
-        if left < 0.0:
-            continue
-        cost = np.maximum(np.sqrt(mu * mu + factor * squares), 1e-100)
-        above = log_ndtr(0.5 * cost - left / cost)
-        below = left + log_ndtr(-0.5 * cost - left / cost)
-        with np.errstate(all="ignore"):
-            ratio = np.where(above > -math.inf, np.minimum(below - above, 0.0), 0.0)
-        delta = masses @ (np.exp(above) * -np.expm1(ratio))
-        found.append(float(delta) * (1.0 + _SUMS) + lost + TRANSFORM)
-    return min(found)
-
-
-@functools.lru_cache(maxsize=64)
-def _samples_with_unit(curves: Counted) -> tuple[Any, Any, float, float, bool]:
-    """Return sums of squared costs of the steps with a unit, and their probabilities.
-
-    Sums are rounded up to few values. Also return the probability of a larger sum,
-    minus the log probability of no step with the unit, and whether it is replaced.
-    """
-    squares, masses = np.zeros(1), np.ones(1)
-    lost, missed, replaced = 0.0, 0.0, False
-    for curve, times in curves:
-        assert isinstance(curve, SubsampledGaussian)
-        rate, steps = curve.sampling_probability, times * curve.steps
-        with_unit = binom(steps, rate)
-        least, most = with_unit.ppf(_CUT), with_unit.isf(_CUT) + 1.0
-        counts = np.unique(np.round(np.linspace(max(least, 0.0), most, _COUNTS)))
-        above = with_unit.sf(counts)
-        here = -np.diff(above, prepend=1.0)
-        squares = np.add.outer(squares, counts / curve.noise_multiplier**2).ravel()
-        masses = np.multiply.outer(masses, here).ravel()
-        order = np.argsort(squares)
-        first = np.arange(0, len(order), -(-len(order) // _COUNTS))
-        squares = np.maximum.reduceat(squares[order], first)
-        masses = np.add.reduceat(masses[order], first)
-        lost += float(above[-1])
-        missed += math.inf if rate == 1.0 else -steps * math.log1p(-rate)
-        replaced |= curve.replaced
-    return squares, masses, lost, missed, replaced
-
-
 def certain_failure(curves: Counted) -> float:
     """Return the sum of the deltas of (epsilon, delta) pairs."""
     pairs = ((c, times) for c, times in curves if isinstance(c, ApproximateDP))
@@ -226,31 +127,22 @@ def certain_failure(curves: Counted) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def composed_losses(
-    mu: float, curves: Counted, tail: bool = False
-) -> tuple[LossDistribution, ...]:
-    """Return total loss distributions of each order of neighbors; () if too large.
-
-    Those of a `tail` include rounding errors, which may exceed such a delta otherwise.
-    """
-    step, errors = _grid(mu, curves), TRANSFORM * _count_distributions(curves)
+def composed_losses(mu: float, curves: Counted) -> tuple[LossDistribution, ...]:
+    """Return total loss distributions of each order of neighbors; () if too large."""
+    step = _grid(mu, curves)
     if step is None:
         return ()
     found: list[LossDistribution] = []
     # Bounds on tails overflow on their way, whatever a caller has asked of numpy.
     with np.errstate(all="ignore"):
         parts = _parts(mu, curves, step)
-        # A tail has lost what is below 0, and is not composed further.
-        while some := list(itertools.islice(parts, None if tail else _AT_ONCE)):
+        while some := list(itertools.islice(parts, _AT_ONCE)):
             some += [(tuple(found), 1)] if found else []
             of_each = [
                 [(part[way % len(part)], n) for part, n in some]
                 for way in range(max(len(part) for part, _ in some))
             ]
-            made = [
-                composed_tail(own, _CUT, errors) if tail else composed(own, _CUT)
-                for own in of_each
-            ]
+            made = [composed(own, _CUT) for own in of_each]
             if None in made:
                 return ()
             found = [way for way in made if way is not None]
@@ -370,15 +262,15 @@ class Total(NamedTuple):
             return min(found, composed_epsilon(self.mu, self.curves, left))
         return min(found, gaussian_epsilon(self.mu, left))
 
-    def delta(self, epsilon: float) -> float:
-        """Return the smallest delta at this epsilon."""
-        least = gaussian_delta(self.mu, epsilon)  # refuses a wrong epsilon
+    @property
+    def distance(self) -> float | None:
+        """Total variation that Gaussian mechanisms have at most; None with others."""
         if self.curves:
-            least = composed_delta(self.mu, self.curves, epsilon)
+            return None
         mu, lost, pure = self._by_box
-        beside = gaussian_delta(mu, epsilon - pure) if epsilon >= pure else 1.0
-        by_box = float(lost + (1 - lost) * Fraction(beside)) * _UP
-        return min(1.0, least + self.failure, by_box)
+        by_box = float(lost + (1 - lost) * Fraction(gaussian_delta(mu, 0.0))) * _UP
+        least = gaussian_delta(self.mu, 0.0) + self.failure
+        return min(1.0, least, by_box if pure == 0.0 else 1.0)
 
     @property
     def _by_box(self) -> tuple[float, Fraction, float]:

@@ -125,7 +125,6 @@ _MOST_GRID_POINTS = 2**23
 # Exponents of Chernoff bounds, over the one that is best for a normal distribution.
 # That of rare and large losses is far below it.
 _EXPONENTS = np.exp2(np.arange(4, -61, -1) / 2.0)
-_CLOSER = np.exp2(np.arange(16, -17, -1) / 32.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,31 +227,6 @@ def composed(parts: Parts, cut: float) -> LossDistribution | None:
     return LossDistribution(parts[0][0].step, low, sums, _without_limit(parts) + cut)
 
 
-def composed_tail(parts: Parts, cut: float, errors: float) -> LossDistribution | None:
-    """Return losses of a sum as :func:`composed`, where a tail holds about `errors`.
-
-    Masses are composed after a tilt to that tail, and each is increased by `errors`,
-    which exceeds the rounding errors of all (:ref:`lemma-tilted-losses`).
-    """
-    _, tilt = _chernoff(parts, errors, 1.0)
-    _, tilt = _chernoff(parts, errors, 1.0, tilt * _CLOSER)
-    tilted, scale = [], 0.0
-    for part, times in parts:
-        logs = np.log(np.abs(part.masses)) + tilt * part.places
-        scale += times * _log_sum(logs)
-        masses = np.exp(logs - _log_sum(logs))
-        tilted.append((LossDistribution(part.step, part.first, masses, 0.0), times))
-    found = composed(tilted, cut)
-    if found is None:
-        return None
-    start = max(-found.first, 0)  # a delta is of losses above 0
-    back = np.exp(scale - tilt * found.places[start:])
-    masses = (np.maximum(found.masses[start:], 0.0) + errors) * back
-    beyond = cut * math.exp(min(scale - tilt * (found.places[-1] + 1), 0.0))
-    infinite = _without_limit(parts) + beyond
-    return LossDistribution(found.step, found.first + start, masses, infinite)
-
-
 def _without_limit(parts: Parts) -> float:
     """Return the probability that any of the losses is without limit."""
     finite = sum(times * float(np.log1p(-part.infinite)) for part, times in parts)
@@ -263,8 +237,7 @@ def _window(parts: Parts, cut: float) -> tuple[int, int]:
     """Return losses, in steps, that a sum is below or above with less than a chance."""
     low = sum(times * part.first for part, times in parts)
     high = sum(times * int(part.places[-1]) for part, times in parts)
-    above, _ = _chernoff(parts, cut, 1.0)
-    below, _ = _chernoff(parts, cut, -1.0)
+    above, below = _chernoff(parts, cut, 1.0), _chernoff(parts, cut, -1.0)
     if math.isfinite(above):
         high = min(high, math.ceil(above))
     if math.isfinite(below):
@@ -272,21 +245,17 @@ def _window(parts: Parts, cut: float) -> tuple[int, int]:
     return low, max(low, high)
 
 
-def _chernoff(
-    parts: Parts, chance: float, side: float, exponents: Array | None = None
-) -> tuple[float, float]:
-    """Return Chernoff's bound on a sum, in steps, and its exponent; infinite if none.
+def _chernoff(parts: Parts, chance: float, side: float) -> float:
+    """Return Chernoff's bound on a sum, in steps; infinite if none.
 
     A sum, times `side`, exceeds it with probability `chance` at most.
     """
     logs = [(p.places, np.log(np.abs(p.masses)), times) for p, times in parts]
     variance = sum(times * _variance(part) for part, times in parts)
-    least, best, nats = math.inf, 0.0, -math.log(chance)
+    least, nats = math.inf, -math.log(chance)
     if not variance > 0.0:
-        return least, best
-    if exponents is None:
-        exponents = math.sqrt(2.0 * nats / variance) * _EXPONENTS
-    for exponent in exponents.tolist():
+        return math.inf
+    for exponent in (math.sqrt(2.0 * nats / variance) * _EXPONENTS).tolist():
         moment = sum(
             n * _log_sum(side * exponent * x + masses) for x, masses, n in logs
         )
@@ -294,8 +263,8 @@ def _chernoff(
         if bound > least:  # it falls up to the best exponent, and rises beyond
             break
         if math.isfinite(bound):
-            least, best = bound, exponent
-    return least, best
+            least = bound
+    return least
 
 
 def _variance(part: LossDistribution) -> float:

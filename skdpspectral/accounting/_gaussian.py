@@ -13,7 +13,14 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from ..mechanisms import CorrelatedGaussian, Exact, Gaussian, Mechanism, check_real
+from ..mechanisms import (
+    CorrelatedGaussian,
+    Exact,
+    ExponentialMechanism,
+    Gaussian,
+    Mechanism,
+    check_real,
+)
 
 # float64 normals stop near 12 sigma: a smaller delta would be a claim about
 # tails that are never drawn.
@@ -283,3 +290,22 @@ def calibrate_alike(
     each = mu * math.sqrt(1.0 / len(names))
     first = calibrate_gaussian(names[0], sensitivity, each, shape, **more)
     return first.repeated(names)
+
+
+# Rounding that an exponential mechanism is charged with, by far, and a cost far above
+# that of any.
+_CHOICE_ROUNDING, _MOST_CHOICE_MU = 2.0**-46, 40.0
+
+
+def calibrate_exponential(
+    name: str, mu: float, n_options: int, sensitivity: float = 1.0, *, lemma: str = ""
+) -> ExponentialMechanism:
+    r"""Exponential mechanism that costs at most `mu` (:ref:`lemma-exponential-choice`).
+
+    Its range is :math:`\epsilon = 2 \ln (\Phi(\mu/2) / \Phi(-\mu/2))`.
+    """
+    half = 0.5 * (check_real("mu", mu) - _CHOICE_ROUNDING)
+    if not 0.0 < half < 0.5 * _MOST_CHOICE_MU:
+        raise ValueError(f"mu must be positive and below {_MOST_CHOICE_MU}, got {mu}")
+    epsilon = 2.0 * float(log_ndtr(half) - log_ndtr(-half)) * (1.0 - _SLACK)
+    return ExponentialMechanism(name, epsilon, n_options, sensitivity, lemma=lemma)

@@ -84,8 +84,10 @@ def bound_of_scores(tails, heads, curve: Curve, confidence: float) -> float:
     if min(len(half[0]), len(half[1])) == 0:
         return 0.0
     candidates = np.quantile(np.concatenate(half), np.linspace(0.0, 1.0, 101))
-    found = [bound_at(*half, value, curve, confidence) for value in candidates]
-    return bound_at(*rest, candidates[int(np.argmax(found))], curve, confidence)
+    low, high = half
+    found = [bound_at(low, high, value, curve, confidence) for value in candidates]
+    threshold = candidates[int(np.argmax(found))]
+    return bound_at(rest[0], rest[1], threshold, curve, confidence)
 
 
 def bound_of_normals(tails, heads, confidence: float) -> float:

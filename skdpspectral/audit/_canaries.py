@@ -232,7 +232,8 @@ def two_tables(
             "X and X_neighbor must have the same shape, except for the number of rows"
         )
     unit = Unit.ROW if user_feature is None else Unit.USER
-    neighbors = _relation(*(_units(side, user_feature) for side in (data, other)), unit)
+    one, two = _units(data, user_feature), _units(other, user_feature)
+    neighbors = _relation(one, two, unit)
 
     def scores(model, released):
         return np.array([float(statistic(model, released))])

@@ -4,12 +4,11 @@ from ..factorizations._choices import BISR
 from ..factorizations._workloads import Exponential, Window
 from ._covariance import DPCovariance
 from ._jme import JMECovariance
-from ._moments import AssumeCentered, BaselineMoments, JointMoments
+from ._moments import AssumeCentered, JointMoments
 
 __all__ = [
     "BISR",
     "AssumeCentered",
-    "BaselineMoments",
     "DPCovariance",
     "Exponential",
     "JMECovariance",

@@ -26,8 +26,8 @@ _WRONG_KIND = (AttributeError, EOFError, KeyError, TypeError, ValueError)
 NOT_THE_ARCHIVE = (*_WRONG_KIND, zipfile.BadZipFile, zlib.error)
 
 
-def locate_archive(name, data_home):
-    """Return the path of a data set's archive; errors explain how to set its folder."""
+def read_archive(name, arrays, data_home):
+    """Return the named arrays of a data set's archive; errors explain its folder."""
     remedy = (
         f"pass data_home, or set the environment variable {DATA_HOME_VARIABLE}, to a "
         f"folder that holds {name}/{name}.npz (the loader's docstring lists its arrays)"
@@ -38,12 +38,6 @@ def locate_archive(name, data_home):
     path = Path(root).expanduser() / name / f"{name}.npz"
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}: {remedy}")
-    return path
-
-
-def read_archive(name, arrays, data_home):
-    """Return the named arrays of a data set's archive."""
-    path = locate_archive(name, data_home)
     try:
         # A pickle could run code: only plain arrays are read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:

@@ -6,7 +6,6 @@ from .. import _on_demand
 
 if TYPE_CHECKING:  # what is imported on demand
     from ._bounded_moments import PrivateMean as PrivateMean
-    from ._federated_pca import Aggregation as Aggregation
     from ._federated_pca import ComponentCovariance as ComponentCovariance
     from ._federated_pca import FederatedDPPCA as FederatedDPPCA
     from ._pca import DPPCA as DPPCA
@@ -17,7 +16,7 @@ if TYPE_CHECKING:  # what is imported on demand
 
 _HOMES = {
     "_bounded_moments": "PrivateMean",
-    "_federated_pca": "Aggregation ComponentCovariance FederatedDPPCA",
+    "_federated_pca": "ComponentCovariance FederatedDPPCA",
     "_pca": "DPPCA SpikedPCA",
     "_sparse_pca": "SparseDPPCA",
     "_pca_mechanisms": "Gaussian SpikedModel",

@@ -6,12 +6,12 @@ Also the base class that it shares with SparseDPPCA: clients, budgets and a sess
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
 from .._base.documented import documented
@@ -24,11 +24,8 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import register
 from .._messages.messages import MessageError
-from .._statistics.row_bounds import Pairs, PrivateMean, RowBounds, Shared
+from .._statistics.row_bounds import Pairs
 from .._tables.clipping import units_within
-from .._tables.clusters import ClusterIds
-from .._tables.columns import refuse_masked
-from .._tables.files import SlicedRows
 from .._tables.ids import encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users
 from ..accounting import NoisyFitWarning, PrivacyAccountant
@@ -37,54 +34,13 @@ from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
 from ._bounded_moments import CENTER_OF_CLIENTS
 from ._federated_client import LocalClient, run_in_process
-from ._federated_server import FederatedResult, Rounds, Server, start_basis
-from ._federated_task import Registration, SpectralTask, check_client_budget, make_task
-from ._pca_mechanisms import CLIENT_MECHANISMS, CLIP_RANGE, SpikedModel, strategy_of
+from ._federated_server import Outcome, Rounds
+from ._federated_task import Registration, SpectralTask, Steps
+from ._pca_mechanisms import CLIENT_MECHANISMS, CLIP_RANGE, SpikedModel
 from ._projection import ProjectionMixin, VariancesMixin
 
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
-
-
-@register
-@dataclass(eq=False, repr=False)
-class Aggregation(BaseEstimator):
-    """Content of the clients' messages, and how the server combines them.
-
-    An `aggregation` of :class:`~skdpspectral.FederatedDPPCA` and
-    :class:`~skdpspectral.SparseDPPCA`.
-
-    Parameters
-    ----------
-    method : {"projector", "matrix"}
-        Content of the clients' messages: components, or noisy second moments.
-    eigengap : float or None, default=None
-        Public gap between the r-th and the next eigenvalue of the second moment of
-        bounded rows. It is used for ``weights="optimal"`` with
-        ``mechanism="gaussian"``; otherwise it raises an error. None uses the released
-        eigenvalues.
-    min_clients : int, default=1
-        Minimum number of clients with valid answers.
-
-    Examples
-    --------
-    >>> from skdpspectral import FederatedDPPCA
-    >>> from skdpspectral.decomposition import Aggregation
-    >>> pca = FederatedDPPCA(aggregation=Aggregation("matrix", min_clients=3))
-    >>> pca.get_params()["aggregation__min_clients"]
-    3
-    """
-
-    _parameter_constraints: ClassVar[dict] = {
-        "method": [StrOptions({"projector", "matrix"})],
-        "eigengap": [Interval(Real, 1e-60, 1e120, closed="both"), None],
-        "min_clients": [Interval(Integral, 1, None, closed="left")],
-    }
-
-    method: str
-    _: KW_ONLY
-    eigengap: float | None = None
-    min_clients: int = 1
 
 
 @register
@@ -139,13 +95,6 @@ def group_rows(ids, n_rows: int) -> list[Group]:
     """Divide rows among clients, in the order of their first rows."""
     if ids is None:
         return [Group(ALL_ROWS, ALL_ROWS, slice(0, n_rows), n_rows)]
-    if isinstance(ids, ClusterIds):
-        # Each row of a part has one id: rows of two clients are disjoint.
-        labels, members = ids.members()
-        return _named(
-            (label, rows, sum(member.n_rows for member in rows))
-            for label, rows in zip(labels, members, strict=True)
-        )
     codes, n_clients = encode_ids(ids, CLIENTS.ids)
     order = np.argsort(codes, kind="stable")
     counts = np.bincount(codes, minlength=n_clients)
@@ -187,85 +136,21 @@ def _check_disjoint(blocks, n_rows: int) -> None:
         raise RuntimeError("rows of clients are not disjoint")
 
 
-def weights_by_name(weights, groups: Sequence):
-    """Return weights by names of clients, or the word that chooses them."""
-    refuse_masked(weights, "weights")
-    if isinstance(weights, str):
-        return weights
-    if not isinstance(weights, Mapping):
-        values = np.asarray(weights)
-        if values.shape != (len(groups),) or values.dtype.kind not in "iuf":
-            raise ValueError(
-                "weights must have one number for each client, in the order of "
-                f"clients_: shape ({len(groups)},), got {values.shape}"
-            )
-        weights = {g.client: w for g, w in zip(groups, values.tolist(), strict=True)}
+def _by_name(parameter: str, given, groups: Sequence[Group]) -> dict[str, Any]:
+    """Return values by names of clients: one for all, or those of a mapping."""
     names = {group.client: group.name for group in groups}
-    _check_known("weights", weights, names)
-    return {names[client]: value for client, value in weights.items()}
-
-
-def _check_known(name: str, by_client: Mapping, clients) -> None:
-    """Refuse a mapping with a client that has no rows."""
-    unknown = [client for client in by_client if client not in clients]
-    if unknown:
-        raise ValueError(
-            f"{name} names the client {unknown[0]!r}, which has no rows here"
-        )
-
-
-def parameters_of(result: FederatedResult) -> dict:
-    """Return constructor parameters that make this task, but for rounding."""
-    task, own = result.task, result.parameters
-    rows, length = task.rows, task.projection_norm
-    length = None if length is None else length * rows.unit
-    aggregation, gap, fewest = task.aggregation, own.get("eigengap"), own["min_clients"]
-    if gap is not None or fewest != 1:
-        aggregation = Aggregation(aggregation, eigengap=gap, min_clients=fewest)
-    release = "covariance" if task.with_covariance else "components"
-    if length is not None:
-        release = ComponentCovariance(length, own.get("init"))
-    return {
-        **own,
-        "n_components": task.n_components,
-        "aggregation": aggregation,
-        "n_rounds": task.n_rounds,
-        "release": release,
-        "mechanism": strategy_of(task.mechanism, rows.unit),
-        "bounds": _bounds(rows),
-        "clip_norm": rows.clip_norm,
-        "scale": rows.scale,
-        "center": "auto" if task.mechanism.spiked else _center(rows),
-    }
-
-
-def budgets_of(registered: Mapping[str, Registration]) -> dict:
-    """Return budgets by client; without privacy at one of them there is none."""
-    epsilons = {name: check_client_budget(*r[1:])[0] for name, r in registered.items()}
-    private = all(epsilon < np.inf for epsilon in epsilons.values())
-    return {
-        "epsilon": epsilons if private else None,
-        "delta": {name: r.delta for name, r in registered.items()},
-    }
-
-
-def _bounds(rows: RowBounds):
-    """Bounds as numbers where they are the same for all features."""
-    if rows.box is None:
-        return None
-    low, high = rows.box.low, rows.box.high
-    if np.all(low == low[0]) and np.all(high == high[0]):
-        return float(low[0]), float(high[0])
-    return low.copy(), high.copy()
-
-
-def _center(rows: RowBounds):
-    if isinstance(rows.origin, PrivateMean):
-        radius = rows.origin.radius
-        return "private" if radius is None else PrivateMean(radius)
-    if isinstance(rows.origin, Shared):
-        return "shared"
-    return "pairs" if isinstance(rows.origin, Pairs) else "none"
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(names.values(), given)
+    for client in (*given, *names):
+        if client not in names:
+            raise ValueError(
+                f"{parameter} names the client {client!r}, which has no rows here"
+            )
+        if client not in given:
+            raise ValueError(
+                f"{parameter} has no entry for the client {str(names[client])!r}"
+            )
+    return {name: given[client] for client, name in names.items()}
 
 
 _UNCHECKED = Remark(
@@ -281,19 +166,19 @@ class FederatedEstimator(
 ):
     """Base class of estimators whose clients release and a server aggregates.
 
-    A subclass implements ``_task``, which describes the release of every client.
+    A subclass implements ``_steps``, which has the parameters that only it has.
     """
 
-    _in_rounds: ClassVar[bool] = False
-    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "weights")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
     _federated_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "epsilon": [Interval(Real, 0, None, closed="right"), Mapping, None],
         "delta": [Real, Mapping],
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "weights": [StrOptions({"optimal", "equal"}), Mapping, "array-like"],
+        "weights": [StrOptions({"optimal", "equal"}), Mapping],
         "client_feature": [Integral, str, None],
-        "aggregation": [StrOptions({"projector", "matrix"}), Aggregation],
+        "aggregation": [StrOptions({"projector", "matrix"})],
+        "min_clients": [Interval(Integral, 1, None, closed="left")],
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds"}), None],
@@ -310,37 +195,20 @@ class FederatedEstimator(
 
     def _check_budget(self) -> None:
         for name in ("epsilon", "delta"):
-            value = getattr(self, name)
-            if isinstance(value, Mapping) and not value:
+            given = getattr(self, name)
+            named = isinstance(given, Mapping)
+            if named and not given:
                 raise ValueError(f"{name} must name at least one client")
-        deltas = self.delta
-        for value in deltas.values() if isinstance(deltas, Mapping) else [deltas]:
-            check_delta(value)
-        if not isinstance(self.epsilon, Mapping):
-            if self._is_private():
-                check_real("epsilon", self.epsilon)
-            return
-        for value in self.epsilon.values():
-            if not 0.0 < check_real("epsilon of a client", value) < np.inf:
-                raise ValueError(
-                    f"epsilon of a client must be positive and finite, got {value!r}"
-                )
-
-    def _client_budgets(self, groups) -> list[tuple[float, float]]:
-        """Return (epsilon, delta) of each client."""
-        sides = []
-        for name in ("epsilon", "delta"):
-            value = getattr(self, name)
-            value = np.inf if value is None else value
-            if not isinstance(value, Mapping):
-                sides.append([float(value)] * len(groups))
-                continue
-            _check_known(name, value, {group.client for group in groups})
-            missing = [g.name for g in groups if g.client not in value]
-            if missing:
-                raise ValueError(f"{name} has no entry for the client {missing[0]!r}")
-            sides.append([float(value[group.client]) for group in groups])
-        return list(zip(*sides, strict=True))
+            for value in given.values() if named else [given]:
+                if name == "delta":
+                    check_delta(value)
+                elif not named:
+                    _ = self._is_private() and check_real(name, value)
+                elif not 0.0 < check_real("epsilon of a client", value) < np.inf:
+                    raise ValueError(
+                        "epsilon of a client must be positive and finite, got "
+                        f"{value!r}"
+                    )
 
     def privacy_plan(self, n_samples, n_features):
         """Describe what a fit will release and cost; no data are needed.
@@ -367,12 +235,9 @@ class FederatedEstimator(
             n_samples = {ALL_ROWS: n_samples}
         if not n_samples:
             raise ValueError("n_samples must name at least one client")
-        groups = [
-            Group(client, str(client), slice(0), check_count("n_samples", n))
-            for client, n in n_samples.items()
-        ]
-        budgets = self._client_budgets(groups)
-        return self._parallel_plan(groups, budgets, self._task(n_features))
+        sized = {c: check_count("n_samples", n) for c, n in n_samples.items()}
+        groups = _named((client, slice(0), n) for client, n in sized.items())
+        return self._plan_of(self._open_rounds(groups, n_features))
 
     def plan_for(self, X, *, clients=None) -> ParallelPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -397,34 +262,36 @@ class FederatedEstimator(
             type(self)(), X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         groups = group_rows(table.ids and table.ids(), table.shape[0])
-        budgets = self._client_budgets(groups)
-        return self._parallel_plan(groups, budgets, self._task(table.shape[1]))
+        return self._plan_of(self._open_rounds(groups, table.shape[1]))
 
-    def _parallel_plan(self, groups, budgets, task) -> ParallelPlan:
-        plans, seeded = {}, self.noise_seed is not None
-        if task.n_components > task.rows.n_features:
-            raise ValueError(
-                f"n_components={task.n_components} must be at most n_features="
-                f"{task.rows.n_features}; ask for fewer components"
-            )
-        fewest = self._aggregation().min_clients
-        if fewest > len(groups):
-            raise ValueError(
-                f"min_clients={fewest} must be at most the number of clients, "
-                f"{len(groups)}"
-            )
-        for group, budget in zip(groups, budgets, strict=True):
-            if group.n_rows < task.n_components:
-                raise ValueError(
-                    f"client {group.name!r} has n_samples={group.n_rows}, fewer than "
-                    f"n_components={task.n_components}; ask for fewer components, or "
-                    "leave this client out"
-                )
-            if group.name in plans:
-                raise ValueError(f"two clients have the name {group.name!r}")
-            name = type(self).__name__
-            plan = task.plan_of(group.name, group.n_rows, *budget, name, seeded)
-            plans[group.name] = plan
+    def _task(self, n_features: int, weights="optimal") -> SpectralTask:
+        """Return the task of a fit, whose clients have budgets of their own."""
+        changed = {"epsilon": 1.0, "delta": 1e-6, "weights": weights}
+        return SpectralTask(clone(self).set_params(**changed), n_features)
+
+    def _open_rounds(self, groups: Sequence[Group], n_features: int) -> Rounds:
+        """Return the session of a fit, before its first request."""
+        weights, budget = self.weights, []
+        for name in ("epsilon", "delta"):
+            given = getattr(self, name)
+            own = _by_name(name, np.inf if given is None else given, groups)
+            budget.append([float(own[group.name]) for group in groups])
+        if isinstance(weights, Mapping):
+            weights = _by_name("weights", weights, groups)
+        # Requested budgets: all parties make the plans from them.
+        registered = {
+            group.name: Registration(group.n_rows, *pair)
+            for group, *pair in zip(groups, *budget, strict=True)
+        }
+        try:
+            return Rounds(registered, self._task(n_features, weights))
+        except MessageError as error:
+            raise ValueError(f"clients: {error}") from None
+
+    def _plan_of(self, rounds: Rounds) -> ParallelPlan:
+        plans = {name: party.plan for name, party in rounds.parties.items()}
+        if self.noise_seed is not None:
+            plans = {name: replace(own, seeded=True) for name, own in plans.items()}
         return ParallelPlan.of(plans)
 
     @unweighted
@@ -452,34 +319,17 @@ class FederatedEstimator(
         unread = deferred_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
         )
-        task = self._task(unread.shape[1])
-        if unread.distant is not None and task.mechanism.unknown_spikes:
-            raise ValueError(
-                "X: a SpikedModel with private variances needs the rows of clients in "
-                "memory. Pass X.compute(), or state the variances."
-            )
         # Which client has how many rows is public: it is read before the charge, and
         # nothing else is.
         groups = group_rows(unread.ids and unread.ids(), unread.shape[0])
-        budgets = self._client_budgets(groups)
-        plan = self._parallel_plan(groups, budgets, task)
+        rounds = self._open_rounds(groups, unread.shape[1])
+        task, plan = rounds.task, self._plan_of(rounds)
         plans = dict(plan.blocks)
-        try:
-            weights = weights_by_name(self.weights, groups)
-            # Requested budgets: all parties make the plans from them.
-            known = {
-                group.name: Registration(group.n_rows, *budget)
-                for group, budget in zip(groups, budgets, strict=True)
-            }
-            rounds = self._rounds(self._server(known, task, weights))
-        except MessageError as error:
-            raise ValueError(f"clients: {error}") from None
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
         self._warn_beforehand(worst.n_rows, plans[worst.name].delta)
-        for group, (epsilon, _) in zip(groups, budgets, strict=True):
-            if self._warn_of_weaker(plans[group.name], epsilon):
-                break
-        with fit_progress(self, len(task.topics)) as progress:
+        asked = {name: known.epsilon for name, known in rounds.registered.items()}
+        any(self._warn_of_weaker(plans[name], asked[name]) for name in plans)
+        with fit_progress(self, task.n_steps) as progress:
             self._charge(plans)
             table = unread.read()
             progress.begin(X, None, plan)
@@ -487,18 +337,22 @@ class FederatedEstimator(
             if self.noise_seed is not None:
                 source = check_random_state(self.noise_seed)
                 seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
-            rows = table.features_of([group.rows for group in groups])
-            given = zip(groups, rows, budgets, seeds, strict=True)
+            rows = (table.features(group.rows) for group in groups)
             members = {
                 group.name: LocalClient._charged(
-                    group.name, _contiguous(own), task, plans[group.name], epsilon, seed
+                    group.name,
+                    np.ascontiguousarray(own),
+                    task,
+                    plans[group.name],
+                    asked[group.name],
+                    seed,
                 )
-                for group, own, (epsilon, _), seed in given
+                for group, own, seed in zip(groups, rows, seeds, strict=True)
             }
             self.n_samples_ = len(table.X)
             self.privacy_ = plan
-            result = run_in_process(rounds, members, self.n_jobs, progress.step)
-            self._set_result(result)
+            run_in_process(rounds, members, self.n_jobs, progress.step)
+            self._set_outcome(task, rounds.outcome())
         if isinstance(task.rows.origin, Pairs) and hasattr(self, "noise_variance_"):
             warn(
                 "no mean was released, because rows of clients were compared in "
@@ -507,73 +361,26 @@ class FederatedEstimator(
                 NoisyFitWarning,
             )
 
-    @classmethod
-    def from_result(cls, result):
-        """Build a fitted estimator from the releases of separate clients.
-
-        Parameters
-        ----------
-        result : FederatedResult
-            Result of :class:`~skdpspectral.federation.Rounds`. Its server must have the
-            registrations of the clients, which determine `privacy_`.
-
-        Returns
-        -------
-        estimator
-            The same estimator as after :meth:`fit` in one process. Its parameters are
-            the parameters of the task, in units of the data, and of the server.
-
-        Raises
-        ------
-        TypeError
-            If `result` is not a FederatedResult.
-        ValueError
-            If its task belongs to another estimator, or clients are not registered.
-
-        Notes
-        -----
-        Nothing is released or charged, because each client has charged its own ledger.
-        `privacy_` is the plan of clients with this task and these registrations. Its
-        remarks list what a server cannot verify.
-        """
-        if not isinstance(result, FederatedResult):
-            raise TypeError("result must be a FederatedResult, from Rounds.result()")
-        task, registered = result.task, result.registered
-        if cls._in_rounds != (task.n_rounds > 0):
-            right = "FederatedDPPCA" if cls._in_rounds else "SparseDPPCA"
-            raise ValueError(
-                f"result has a task with n_rounds={task.n_rounds}: use {right}"
-                ".from_result"
-            )
-        if registered is None:
-            raise ValueError(
-                "result has no registrations, on which the plan depends. Pass Server a "
-                "mapping of each name to Registration(n_samples, epsilon, delta)."
-            )
-        given = {**parameters_of(result), **budgets_of(registered)}
-        estimator = cls(**{k: given[k] for k in cls._get_param_names() if k in given})
-        estimator.privacy_ = _plan_of_separate(cls.__name__, task, registered)
-        estimator.n_samples_ = sum(r.n_samples for r in registered.values())
-        estimator.n_features_in_ = task.rows.n_features
+    def _fitted_by(self, rounds: Rounds):
+        """Return a fitted copy, of the releases of separate clients."""
+        outcome, task, fitted = rounds.outcome(), rounds.task, clone(self)
+        known = rounds.registered
+        epsilon = {name: row.epsilon for name, row in known.items()}
+        private = all(value not in (None, np.inf) for value in epsilon.values())
+        delta = {name: row.delta for name, row in known.items()}
+        fitted.set_params(epsilon=epsilon if private else None, delta=delta)
+        plans = {
+            name: replace(party.plan, remarks=(*party.plan.remarks, _UNCHECKED))
+            for name, party in rounds.parties.items()
+        }
+        fitted.privacy_ = ParallelPlan.of(plans)
+        fitted.n_samples_ = sum(row.n_samples for row in known.values())
+        fitted.n_features_in_ = task.n_features
         if task.feature_names is not None:
-            estimator.feature_names_in_ = np.array(task.feature_names, dtype=object)
-        estimator._set_result(result)
-        estimator._warn_of_noise()
-        return estimator
-
-    def _aggregation(self) -> Aggregation:
-        given = self.aggregation
-        return Aggregation(given) if isinstance(given, str) else given
-
-    def _server(self, clients, task, weights) -> Server:
-        chosen = self._aggregation()
-        return Server(
-            clients,
-            task,
-            weights=weights,
-            eigengap=chosen.eigengap,
-            min_clients=chosen.min_clients,
-        )
+            fitted.feature_names_in_ = np.array(task.feature_names, dtype=object)
+        fitted._set_outcome(task, outcome)
+        fitted._warn_of_noise()
+        return fitted
 
     def _charge(self, plans) -> None:
         """Enter all clients in one entry; that no row is in two was checked."""
@@ -587,7 +394,7 @@ class FederatedEstimator(
         above = getattr(self, "components_above_noise_", rank)
         if above >= rank:
             return
-        averaged = self._aggregation().method == "matrix"
+        averaged = self.aggregation == "matrix"
         said = f"Components above the noise of this fit: {above} of {rank}."
         if rank > 1 and not averaged:
             said = f"Not all of the {rank} components are above the noise."
@@ -605,21 +412,20 @@ class FederatedEstimator(
         }
         self.privacy_ = ParallelPlan.of(plans)
 
-    def _set_result(self, result: FederatedResult) -> None:
-        rows = result.task.rows
-        self.components_ = result.components
-        self.n_components_ = len(result.components)
-        self.mean_ = result.mean
-        self.scale_ = None if self.scale is None else rows.box.unit.copy()
-        self.clients_ = np.array(result.clients, dtype=object)
-        self.rejected_ = result.rejected
-        self._set_variances(result)
+    def _set_outcome(self, task: SpectralTask, found: Outcome) -> None:
+        self.components_ = found.components
+        self.n_components_ = len(found.components)
+        self.mean_ = found.mean
+        self.scale_ = None if self.scale is None else task.rows.box.unit.copy()
+        self.clients_ = np.array(found.clients, dtype=object)
+        self.rejected_ = found.rejected
+        self._set_variances(found)
 
-    def _set_variances(self, result: FederatedResult) -> None:
+    def _set_variances(self, outcome: Outcome) -> None:
         """Set what is known of variances: new with every fit, or not there."""
-        values, total = result.explained_variance, result.total_variance
+        values, total = outcome.explained_variance, outcome.total_variance
         noise = self._public_noise()
-        noise = result.noise_variance if noise is None else noise
+        noise = outcome.noise_variance if noise is None else noise
         found: dict = {"explained_variance_": values, "noise_variance_": noise}
         if values is not None and noise is not None:
             others = self.components_.shape[1] - len(values)
@@ -643,21 +449,6 @@ class FederatedEstimator(
         return read_users(self, X, None, self.client_feature, **how).features()
 
 
-def _plan_of_separate(estimator: str, task, registered) -> ParallelPlan:
-    """Return the plan of separate clients; its remarks list what was not checked."""
-    plans = {}
-    for name, (n_samples, *budget) in registered.items():
-        given = *check_client_budget(*budget), estimator, False
-        plan = task.plan_of(name, n_samples, *given)
-        plans[name] = replace(plan, remarks=(*plan.remarks, _UNCHECKED))
-    return ParallelPlan.of(plans)
-
-
-def _contiguous(rows):
-    """Rows that are here, in one piece; others stay where they are."""
-    return rows if isinstance(rows, SlicedRows) else np.ascontiguousarray(rows)
-
-
 @documented
 class FederatedDPPCA(FederatedEstimator):
     r"""Differentially private PCA of rows that are held by several clients.
@@ -679,13 +470,12 @@ class FederatedDPPCA(FederatedEstimator):
         moment. The `noise_variance` of a
         :class:`~skdpspectral.decomposition.Gaussian` is used by :meth:`get_covariance`.
         :class:`~skdpspectral.decomposition.SpikedModel` is only private under a model.
-    aggregation : {"projector", "matrix"} or Aggregation, default="projector"
+    aggregation : {"projector", "matrix"}, default="projector"
         Content of the clients' messages. "projector": their components, p r numbers.
         "matrix": the full noisy second moment, or the noisy projector of a model, p (p
         + 1) / 2 numbers. "matrix" is better if there are many clients, each with too
         few rows or too much noise to estimate the components.
-        :class:`~skdpspectral.decomposition.Aggregation` also sets `eigengap` and
-        `min_clients`.
+    {min_clients}
     {weights}
     release : {"components", "covariance"} or ComponentCovariance, default="components"
         "covariance" also releases the covariance within the components. Clients then
@@ -761,8 +551,7 @@ class FederatedDPPCA(FederatedEstimator):
     --------
     DPPCA : PCA of rows in one place.
     SparseDPPCA : Components with few features, by rounds between clients and server.
-    skdpspectral.federation : Building blocks for remote clients. `from_result` builds
-        this estimator from their releases.
+    skdpspectral.federation : Building blocks for remote clients.
 
     Notes
     -----
@@ -820,6 +609,7 @@ class FederatedDPPCA(FederatedEstimator):
         delta: float | Mapping[Any, float] = 1e-6,
         mechanism="gaussian",
         aggregation="projector",
+        min_clients: int = 1,
         weights="optimal",
         release="components",
         client_feature: int | str | None = None,
@@ -836,6 +626,7 @@ class FederatedDPPCA(FederatedEstimator):
         self.delta = delta
         self.mechanism = mechanism
         self.aggregation = aggregation
+        self.min_clients = min_clients
         self.weights = weights
         self.release = release
         self.client_feature = client_feature
@@ -851,7 +642,7 @@ class FederatedDPPCA(FederatedEstimator):
         """Return why not all variances of the data are released, or None."""
         covariance, noise = self._covariance(), self._public_noise()
         plain = not isinstance(self.mechanism, SpikedModel)
-        whole = plain and self._aggregation().method == "matrix"
+        whole = plain and self.aggregation == "matrix"
         if whole and self.clip_norm is not None:
             return None
         if covariance is not None and (noise is not None or not plain):
@@ -877,52 +668,21 @@ class FederatedDPPCA(FederatedEstimator):
             return ComponentCovariance() if self.release == "covariance" else None
         return self.release
 
-    def _given_components(self):
-        """Return public rows that span the components, or None."""
+    def _steps(self) -> Steps:
         covariance = self._covariance()
-        return None if covariance is None else covariance.components
-
-    def _task(self, n_features: int) -> SpectralTask:
-        covariance, given = self._covariance(), self._given_components()
-        spiked = isinstance(self.mechanism, SpikedModel)
-        length = None if covariance is None else covariance.projection_norm
-        refuse_masked(given, "components")
-        if (
-            covariance is not None
-            and length is None
-            and (given is not None or not spiked)
-        ):
-            raise ValueError(
-                'release="covariance" requires a projection_norm for this mechanism: '
-                "set release=ComponentCovariance(projection_norm)"
-            )
-        if given is not None and self._aggregation().eigengap is not None:
-            raise ValueError(
-                "eigengap is not used with public components; leave eigengap=None"
-            )
-        task = make_task(
-            self.n_components,
-            n_features,
-            bounds=self.bounds,
-            clip_norm=self.clip_norm,
-            scale=self.scale,
-            center=self.center,
-            aggregation=self._aggregation().method,
-            projection_norm=length,
-            mechanism=self.mechanism,
-            model_covariance=covariance is not None and spiked,
-            start=given is None,
+        if covariance is None:
+            return Steps(self.mechanism)
+        return Steps(
+            self.mechanism,
+            init=covariance.components,
+            init_name="components",
+            covariance=True,
+            projection_norm=covariance.projection_norm,
         )
-        if given is not None:
-            start_basis(task, given, "components")
-        return task
 
-    def _rounds(self, server: Server) -> Rounds:
-        return Rounds(server, init=self._given_components())
-
-    def _set_result(self, result) -> None:
-        super()._set_result(result)
-        self.client_weights_ = result.weights
+    def _set_outcome(self, task: SpectralTask, found: Outcome) -> None:
+        super()._set_outcome(task, found)
+        self.client_weights_ = found.weights
         vars(self).pop("components_above_noise_", None)
-        if result.components_above_noise is not None:
-            self.components_above_noise_ = result.components_above_noise
+        if found.components_above_noise is not None:
+            self.components_above_noise_ = found.components_above_noise

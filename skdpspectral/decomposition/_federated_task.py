@@ -1,579 +1,51 @@
-"""The task of a session: what clients release, its byte form, and registrations."""
+"""The task of a session: an estimator's parameters, and the requests that follow."""
 
 from __future__ import annotations
 
-import hashlib
+import json
 import math
-from dataclasses import asdict, dataclass, field, replace
-from numbers import Integral
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
-from .._messages.codec import MessageError, decode, encode
-from .._messages.messages import OVERHEAD, TASK_BYTES, Request, Topic
-from .._statistics.row_bounds import (
-    Centered,
-    Pairs,
-    PrivateMean,
-    PublicPoint,
-    RowBounds,
-    Shared,
-)
+from .._base.strategies import json_default, read_plain
+from .._messages.messages import OVERHEAD, MessageError, Request, Task
+from .._statistics.row_bounds import Centered, Pairs, PrivateMean, PublicPoint, Shared
 from .._statistics.statistic import Statistic
-from .._tables.columns import check_feature_names
+from .._tables.columns import check_feature_names, refuse_masked
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
-from ._bounded_moments import LARGEST_DEFECT, PowerIteration, SecondMoment
-from ._pca_mechanisms import ComponentMechanism, design_components
-from ._shared_center import N_LENGTHS, N_NUMBERS, TOTALS, SharedCenter, check_column
-from ._spiked import LEAST_SIGNAL, WHOLE_ORDER
+from ._bounded_moments import PowerIteration, SecondMoment
+from ._federated_queries import Mean, ModelStart, Power, Query, Start, Within
+from ._pca_mechanisms import design_components
+from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
+from ._spiked import WHOLE_ORDER
 
-# Raised whenever the same bytes would mean other releases, other shares of a budget
-# included: the digest of a task must differ where its releases do.
-TASK_VERSION = 3
-# Largest number of features of a task that is read: a limit on memory.
+# Raised whenever the same parameters would mean other releases, or other messages.
+_VERSION = 4
+# Largest number of features of a task: a limit on memory.
 _MOST_FEATURES = 2**24
+# Parameters that each client has of its own, or that no release depends on.
+_BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+_OWN = ("accountant", "noise_seed", "n_jobs", "client_feature")
+_SHORTEST, _LONGEST = 1e-60, 1e60
 
 
-_FIELDS = (
-    *("n_components", "n_features", "aggregation", "start", "n_rounds"),
-    *("projection_norm", "mechanism", "model_covariance", "feature_names"),
-    *("clip_norm", "center", "center_radius", "scale"),
-)
+class Steps(NamedTuple):
+    """Parameters that only one of the estimators has, in units of the data."""
 
-
-def pack(task) -> bytes:
-    """Return the byte form of a task."""
-    rows, origin = task.rows, task.rows.origin
-    names = ("n_components", "aggregation", "start", "n_rounds", "projection_norm")
-    header = {name: getattr(task, name) for name in (*names, "model_covariance")}
-    radius = getattr(origin, "radius", None)
-    header |= {
-        "n_features": rows.n_features,
-        "mechanism": asdict(task.mechanism),
-        "feature_names": task.feature_names,
-        "clip_norm": None if rows.clip_norm is None else float(rows.clip_norm),
-        "center": _CENTERS.get(type(origin), "none"),
-        "center_radius": None if radius is None else float(radius),
-        "scale": None if rows.scale is None else "bounds",
-    }
-    return encode("task", TASK_VERSION, header, _sides(rows))
-
-
-_CENTERS = {PrivateMean: "private", Pairs: "pairs", Shared: "shared"}
-
-
-def _sides(rows) -> tuple[np.ndarray, np.ndarray]:
-    """Low and high bounds: none, one pair for all features, or one for each."""
-    if rows.box is None:
-        return np.zeros(0), np.zeros(0)
-    # Adding zero makes one of the two zeros of float64.
-    low, high = (np.asarray(side) + 0.0 for side in (rows.box.low, rows.box.high))
-    if np.all(low == low[0]) and np.all(high == high[0]):
-        return low[:1], high[:1]
-    return low, high
-
-
-def unpack(data) -> dict:
-    """Return the parameters in a byte form; objects among them check themselves."""
-    header, sides = decode(data, "task", TASK_VERSION, _FIELDS)
-    given = dict(header)
-    p = check_count("n_features", given.pop("n_features"))
-    if p > _MOST_FEATURES or sides.shape not in ((2, 0), (2, 1), (2, p)):
-        raise MessageError("the parts of the task have an invalid size")
-    center, radius = given.pop("center"), given.pop("center_radius")
-    bounds = tuple(sides) if sides.shape[1] > 1 else tuple(map(float, sides.ravel()))
-    if center == "private":
-        center = PrivateMean(radius)
-    elif center not in ("pairs", "shared", "none"):
-        raise MessageError("the task names an unknown center")
-    given["rows"] = RowBounds(
-        p,
-        bounds=bounds or None,
-        clip_norm=given.pop("clip_norm"),
-        center=center,
-        scale=given.pop("scale"),
-    )
-    return {**given, "mechanism": ComponentMechanism(**given["mechanism"])}
-
-
-_LENGTH, _SHORTEST = "projection_norm", 1e-60
-_MOST_ROUNDS = 1000
-# Step that tells clients of a shared center, behind lengths and two means.
-_CENTERED = 3
-# Topics of the start: of a second moment, and of a model.
-_AGGREGATIONS = {
-    "projector": (Topic.COMPONENTS, Topic.SUBSPACE),
-    "matrix": (Topic.MATRIX, Topic.PROJECTOR),
-}
-# Ranges of what clients state, for their weights: costs, variances across the
-# components, and the largest variance along them in units of those.
-_COSTS, _VARIANCES, _MOST_SIGNAL = (1e-9, 1e30), (1e-90, 1e90), 1e10
-_SECOND_MOMENT = ComponentMechanism()  # one frozen value for all
-
-
-@dataclass(frozen=True, eq=False)
-class SpectralTask:
-    """Releases of a client: a mean, a second moment, and rounds of products.
-
-    The server and all clients agree on it beforehand, and no request changes bounds or
-    shares of the budget. Every message carries the :attr:`digest` of its sender's task,
-    and messages with another digest are refused. :func:`make_task` creates a task from
-    parameters in units of the data. Tasks with the same byte form are equal.
-
-    Parameters
-    ----------
-    n_components : int
-        Number of components, or of columns of a power iteration.
-    rows : RowBounds
-        How rows are bounded, with or without a private mean.
-    aggregation : {"projector", "matrix"}, default="projector"
-        Part of the second moment that is sent: its leading eigenvectors or all of it.
-    start : bool, default=True
-        Whether the second moment is released at all.
-    n_rounds : int, default=0
-        Number of rounds of a power iteration.
-    projection_norm : float or None, default=None
-        Public length, in units of the bounded rows (one such unit is ``rows.unit``
-        units of the data), at which projections are clipped for a covariance within a
-        basis. That covariance is released last. None releases no covariance.
-    mechanism : ComponentMechanism, optional
-        How the start is released, by default as a noisy second moment.
-    model_covariance : bool, default=False
-        Whether a model's covariance within a basis, without `projection_norm`, is
-        released last.
-    feature_names : sequence of str or None, default=None
-        Distinct names of the features, in the order of the components. Each client must
-        then pass a dataframe with these columns, in any order. With None, features are
-        matched by position, and each client must pass an array.
-
-    Attributes
-    ----------
-    topics : tuple of Topic
-        Topics of all requests, in order: with a shared center ``LENGTHS`` and twice
-        ``CENTER``; the start (``COMPONENTS``, ``MATRIX``,
-        ``SUBSPACE`` or ``PROJECTOR``) if there is one, ``MEAN`` if rows are centered,
-        ``POWER`` for each round, and finally ``COVARIANCE``. The last two have a basis,
-        and so do requests after lengths, up to the start: one column of numbers.
-    second_moment : bool
-        Whether components are computed from one noisy second moment.
-    with_covariance : bool
-        Whether a covariance within a basis is released last.
-    digest : bytes
-        16 bytes that identify everything that clients release.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid, or contradicts another.
-    """
-
-    n_components: int
-    rows: RowBounds
-    aggregation: str = "projector"
-    start: bool = True
+    mechanism: Any = "gaussian"
     n_rounds: int = 0
+    n_nonzero_features: int | None = None
+    # Public rows to start from, and the name of their parameter.
+    init: Any = None
+    init_name: str = "init"
+    covariance: bool = False
     projection_norm: float | None = None
-    mechanism: ComponentMechanism = _SECOND_MOMENT
-    model_covariance: bool = False
-    feature_names: tuple[str, ...] | None = None
-    # What follows from these.
-    second_moment: bool = field(init=False, repr=False)
-    with_covariance: bool = field(init=False, repr=False)
-    topics: tuple[Topic, ...] = field(init=False, repr=False)
-    digest: bytes = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.aggregation not in _AGGREGATIONS:
-            raise ValueError(
-                f"aggregation must be one of {sorted(_AGGREGATIONS)}, got "
-                f"{self.aggregation!r}"
-            )
-        self._check_flags()
-        self._check_counts()
-        if self.feature_names is not None:
-            names = check_feature_names(self.feature_names, self.rows.n_features)
-            object.__setattr__(self, "feature_names", names)
-        object.__setattr__(self, "second_moment", not self.mechanism.spiked)
-        last = self.projection_norm is not None or self.model_covariance
-        object.__setattr__(self, "with_covariance", last)
-        length = self.projection_norm
-        if length is not None:
-            length = check_real(_LENGTH, length)
-            object.__setattr__(self, _LENGTH, length)
-            if not _SHORTEST <= length <= 1.0 / _SHORTEST:
-                raise ValueError(
-                    f"{_LENGTH} must be in [{_SHORTEST:g}, {1 / _SHORTEST:g}], in "
-                    f"units of the bounded rows, got {length}"
-                )
-        if not self.second_moment:
-            self._check_model()
-        if self.shared and not (self.second_moment and self.start):
-            raise ValueError(
-                'center="shared" requires mechanism="gaussian" and components that are '
-                'released; use center="pairs"'
-            )
-        if self.shared and self.n_rounds:
-            raise ValueError(
-                'center="shared" is not available for rounds of products; use '
-                'center="pairs"'
-            )
-        if self.model_covariance and self.second_moment:
-            raise ValueError("model_covariance requires mechanism=SpikedModel(...)")
-        # Made at once: the arrays that bounds were given by may change later.
-        form = pack(self)
-        made = {
-            "_form": form,
-            "digest": hashlib.sha256(form).digest()[:TASK_BYTES],
-            "topics": self._in_order(),
-            # Made once for all clients of so many rows, and of such a budget.
-            "_statistics": {},
-            "_plans": {},
-        }
-        for name, value in made.items():
-            object.__setattr__(self, name, value)
-
-    def _check_flags(self) -> None:
-        """Refuse other values than booleans: 2 would count as two starts."""
-        for name in ("start", "model_covariance"):
-            flag = getattr(self, name)
-            if not isinstance(flag, (bool, np.bool_)):
-                raise ValueError(f"{name} must be a boolean, got {shown(flag)}")
-            object.__setattr__(self, name, bool(flag))
-
-    def _check_counts(self) -> None:
-        """Refuse invalid numbers of components and rounds."""
-        rank = check_count("n_components", self.n_components)
-        object.__setattr__(self, "n_components", rank)
-        if rank > self.rows.n_features:
-            raise ValueError(
-                f"n_components={rank} must be at most n_features="
-                f"{self.rows.n_features}; ask for fewer components"
-            )
-        rounds = self.n_rounds
-        whole = isinstance(rounds, Integral) and not isinstance(rounds, bool)
-        if not whole or not 0 <= rounds <= _MOST_ROUNDS:
-            raise ValueError(f"n_rounds must be a whole number in [0, {_MOST_ROUNDS}]")
-        if not (self.start or self.n_rounds or self.projection_norm is not None):
-            raise ValueError("start=False needs n_rounds >= 1, or a covariance")
-
-    def _check_model(self) -> None:
-        """Refuse parameters that require a noisy second moment."""
-        if self.n_rounds or not self.start:
-            raise ValueError(
-                "mechanism=SpikedModel(...) releases a start but no rounds; set "
-                'n_rounds=0 or mechanism="gaussian"'
-            )
-        rows = self.rows
-        bounded = rows.box is not None or rows.clip is not None
-        if bounded or not isinstance(rows.origin, PublicPoint):
-            raise ValueError(
-                "bounds, clip_norm, scale and center are not used with "
-                "mechanism=SpikedModel(...), whose rows are not bounded and have mean "
-                'zero, or any with SpikedModel(mean="unknown"); leave them out'
-            )
-        if self.n_components == self.rows.n_features:
-            raise ValueError(
-                "mechanism=SpikedModel(...) needs n_components below n_features, got "
-                f"n_components={self.n_components}"
-            )
-        if self.mechanism.unknown_spikes:
-            self._check_unknown_spikes()
-        elif len(self.mechanism.signal or ()) != self.n_components:
-            raise ValueError(
-                "SpikedModel needs a public signal_variance for each of the "
-                f"{self.n_components} components"
-            )
-        if self.projection_norm is not None:
-            raise ValueError(
-                f"{_LENGTH} is not used with mechanism=SpikedModel(...), whose "
-                f"projections are not clipped; leave {_LENGTH}=None"
-            )
-        if self.aggregation == "matrix" and self.rows.n_features > WHOLE_ORDER:
-            raise ValueError(
-                'aggregation="matrix" with a SpikedModel needs n_features of at '
-                f"most {WHOLE_ORDER}, beyond which the noisy projector is never formed"
-            )
-
-    def _check_unknown_spikes(self) -> None:
-        """Refuse parameters that require public variances of a model."""
-        mechanism = self.mechanism
-        if (
-            mechanism.noise is not None
-            or mechanism.centered
-            or mechanism.calibration != "exact"
-        ):
-            raise ValueError(
-                "signal_variance and noise_variance of a SpikedModel must both be "
-                'numbers, or both "private" with mean="zero" and calibration="exact"'
-            )
-        if self.model_covariance or self.aggregation == "matrix":
-            raise ValueError(
-                'release="covariance" and aggregation="matrix" need public variances '
-                "of a SpikedModel: state signal_variance and noise_variance"
-            )
-
-    def to_bytes(self) -> bytes:
-        """Return the byte form, to send to other parties of the session.
-
-        Returns
-        -------
-        bytes
-            Versioned bytes with lengths and a checksum, equal for equivalent tasks.
-        """
-        return self._form
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> SpectralTask:
-        """Read a task without unpickling, and check every part.
-
-        Inspect the task before use, because it defines what a client releases.
-
-        Parameters
-        ----------
-        data : bytes
-            Result of :meth:`to_bytes`.
-
-        Returns
-        -------
-        SpectralTask
-            The same task.
-
-        Raises
-        ------
-        MessageError
-            If the bytes are not a complete, unchanged task of this version.
-        """
-        try:
-            task = cls(**unpack(data))
-        except MessageError:
-            raise
-        except (AttributeError, TypeError, ValueError, OverflowError) as error:
-            raise MessageError(f"these bytes are not a valid task: {error}") from None
-        if task.to_bytes() != bytes(data):
-            raise MessageError("these bytes are not the serialized form of their task")
-        return task
-
-    def __eq__(self, other):
-        if not isinstance(other, SpectralTask):
-            return NotImplemented
-        return self._form == other._form
-
-    def __hash__(self):
-        return hash(self._form)
-
-    def __reduce__(self):
-        # Without what was worked out for clients: copies of one task are alike.
-        return SpectralTask.from_bytes, (self._form,)
-
-    @property
-    def shared(self) -> bool:
-        """Whether clients first find a center together."""
-        return isinstance(self.rows.origin, Shared)
-
-    @property
-    def largest_variance(self) -> float:
-        """Public upper guess of the variances within a basis."""
-        if self.projection_norm is not None:
-            return self.projection_norm**2
-        return max(self.mechanism.signal) + self.mechanism.noise
-
-    def _in_order(self) -> tuple[Topic, ...]:
-        """Topics, request by request."""
-        choice = _AGGREGATIONS[self.aggregation][not self.second_moment]
-        first = (choice,) if self.start else ()
-        mean = (Topic.MEAN,) if isinstance(self.rows.origin, PrivateMean) else ()
-        last = (Topic.COVARIANCE,) if self.with_covariance else ()
-        if self.shared:
-            first = (Topic.LENGTHS, Topic.CENTER, Topic.CENTER, *first)
-        return (*first, *mean, *[Topic.POWER] * self.n_rounds, *last)
-
-    def shape(self, topic: Topic) -> tuple[int, ...]:
-        """Shape of the values that answer a topic."""
-        p, k = self.rows.n_features, self.n_components
-        return {
-            Topic.COMPONENTS: (k, p),
-            Topic.SUBSPACE: (k, p),
-            Topic.MATRIX: (p * (p + 1) // 2,),
-            Topic.PROJECTOR: (p * (p + 1) // 2,),
-            Topic.MEAN: (p,),
-            Topic.POWER: (p, k),
-            Topic.COVARIANCE: (k, k),
-            Topic.LENGTHS: (len(TOTALS), N_LENGTHS),
-            Topic.CENTER: (p,),
-        }[topic]
-
-    def longest(self, topic: Topic | None = None) -> int:
-        """Largest size in bytes of a reply to a topic, or of a request."""
-        if topic is not None:
-            return 8 * math.prod(self.shape(topic)) + OVERHEAD
-        p = self.rows.n_features
-        return 8 * max(p * self.n_components, p + N_NUMBERS) + OVERHEAD
-
-    def statistic(self, n_samples: int) -> Statistic:
-        """Return the release of a client with `n_samples` rows, from public numbers."""
-        # As a Python int: equal numbers of other types would be found in its place.
-        if type(n_samples) is not int or n_samples not in self._statistics:
-            n_samples = check_count("n_samples", n_samples)
-        if n_samples not in self._statistics:
-            self._statistics[n_samples] = self._statistic_of(n_samples)
-        return self._statistics[n_samples]
-
-    def _statistic_of(self, n_samples: int) -> Statistic:
-        rows, rank = self.rows, self.n_components
-        if not self.second_moment:
-            given = rows, n_samples, rank, self.with_covariance
-            return self.mechanism.of_model(*given)
-        more = self.start, self.n_rounds, self.with_covariance
-        steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
-        if self.shared:
-            return SharedCenter(rows, n_samples, steps)
-        return Centered(rows, n_samples, steps)
-
-    def mechanisms(self, n_samples: int, mu: float) -> tuple:
-        """Plan all releases at a total cost of mu, from public numbers only.
-
-        Use :meth:`plan` for a model, whose noise also depends on delta.
-        """
-        return self.statistic(n_samples).mechanisms(mu)
-
-    def plan(
-        self, n_samples: int, epsilon: float, delta: float, estimator: str, seeded: bool
-    ) -> PrivacyPlan:
-        """Return the plan of a client with `n_samples` rows."""
-        budget, seeded = (float(epsilon), float(delta)), bool(seeded)
-        statistic = self.statistic(n_samples)
-        plans = self._plans.setdefault((n_samples, *budget), {})
-        if (estimator, seeded) not in plans:
-            more = {"estimator": estimator, "seeded": seeded}
-            # Another thread may add one meanwhile.
-            known = list(plans.values())
-            plan = replace(known[0], **more) if known else None
-            plans[estimator, seeded] = plan or statistic.plan(*budget, **more)
-        return plans[estimator, seeded]
-
-    def plan_of(self, client, n_samples: int, *budget) -> PrivacyPlan:
-        """Return :meth:`plan`, with errors that name the client."""
-        try:
-            return self.plan(n_samples, *budget)
-        except ValueError as error:
-            raise ValueError(f"client {client!r}: {error}") from None
-
-    def squared_error(
-        self, n_samples: int, mu: float, signal: float, noise: float
-    ) -> float:
-        """Expected squared distance of a client's subspace under a model, for weights.
-
-        `signal` is the variance along the components beyond the noise, and `noise` is
-        the variance across them. Clients state these arguments, which may be any
-        numbers. The result is always finite and non-negative.
-        """
-        mu = min(max(mu, _COSTS[0]), _COSTS[1])
-        noise = min(max(noise, _VARIANCES[0]), _VARIANCES[1])
-        signal = min(max(signal, LEAST_SIGNAL * noise), _MOST_SIGNAL * noise)
-        statistic: Any = self.statistic(n_samples)
-        error = statistic.squared_error(mu, signal, noise)
-        if self.aggregation == "matrix":
-            return error
-        rank, p = self.n_components, self.rows.n_features
-        return min(error, 2.0 * min(rank, p - rank))
-
-    def check(self, request: Request) -> np.ndarray | None:
-        """Return the orthonormalized basis of a valid request, or None if it has none.
-
-        Numbers about a shared center are returned as they were sent.
-        """
-        if request.step >= len(self.topics):
-            raise MessageError("no further request is answered in this session")
-        topic = self.topics[request.step]
-        if request.topic is not topic:
-            raise MessageError(f"step {request.step} asks for {topic.name}")
-        if self.shared and 0 < request.step <= _CENTERED:
-            p = self.rows.n_features if request.step > 1 else 0
-            numbers = N_NUMBERS if request.step == _CENTERED else 1
-            return check_column(request.basis, p, numbers)
-        with_basis = topic in (Topic.POWER, Topic.COVARIANCE)
-        expected = self.shape(Topic.POWER) if with_basis else (0, 0)
-        if request.basis.shape != expected:
-            raise MessageError(f"a basis of shape {expected} is expected")
-        if not with_basis:
-            return None
-        basis, defect = _kernels.orthonormal_columns(request.basis)
-        if not defect < LARGEST_DEFECT:
-            raise MessageError("the basis could not be made orthonormal")
-        return basis
-
-
-def make_task(
-    n_components: int,
-    n_features: int,
-    *,
-    bounds=None,
-    clip_norm=None,
-    center="auto",
-    scale=None,
-    aggregation="projector",
-    start=True,
-    n_rounds=0,
-    projection_norm=None,
-    mechanism="gaussian",
-    model_covariance=False,
-    feature_names=None,
-) -> SpectralTask:
-    """Create a task from the parameters of an estimator.
-
-    Parameters
-    ----------
-    n_components, n_features : int
-        Shape of the components.
-    bounds, clip_norm, center, scale, mechanism
-        As in :class:`~skdpspectral.FederatedDPPCA`. `scale` is "bounds" or None,
-        because private scales would differ between clients.
-    aggregation, start, n_rounds, model_covariance, feature_names
-        As in :class:`SpectralTask`.
-    projection_norm : float or None, default=None
-        Public length, **in units of the data** like all lengths here (of the scaled
-        features with ``scale="bounds"``), at which projections are clipped for a
-        covariance within the components. None releases no covariance.
-
-    Returns
-    -------
-    SpectralTask
-        Task for a server and all of its clients.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid.
-    """
-    n_components = check_count("n_components", n_components)
-    n_features = check_count("n_features", n_features)
-    covariance = bool(model_covariance) or projection_norm is not None
-    rows, chosen = design_components(
-        mechanism,
-        n_components,
-        n_features,
-        covariance,
-        bounds=bounds,
-        clip_norm=clip_norm,
-        center=center,
-        scale=scale,
-    )
-    if projection_norm is not None:
-        projection_norm = check_real("projection_norm", projection_norm) / rows.unit
-    return SpectralTask(
-        n_components,
-        rows,
-        aggregation,
-        bool(start),
-        n_rounds,
-        projection_norm,
-        chosen,
-        bool(model_covariance),
-        feature_names,
-    )
 
 
 class Registration(NamedTuple):
@@ -593,9 +65,312 @@ class Registration(NamedTuple):
     delta: float
 
 
+@dataclass
+class Party:
+    """Public facts about a client: its rows, its plan, and whether it pairs rows."""
+
+    n_samples: int
+    plan: PrivacyPlan
+    paired: bool
+
+
+class SpectralTask(Task):
+    """Task of a federated estimator: what each client releases, step by step.
+
+    The server and all clients agree on it beforehand, and no request changes bounds or
+    shares of the budget. Every message carries the :attr:`digest` of its sender's task,
+    and messages with another digest are refused.
+
+    Parameters
+    ----------
+    estimator : FederatedDPPCA or SparseDPPCA
+        Unfitted estimator with all parameters; it is not changed. Its `epsilon` and
+        `delta` must be the defaults, because each client has its own budget. Its
+        `accountant`, `noise_seed`, `n_jobs` and `client_feature` are ignored.
+    n_features : int
+        Number of features, without a column of clients.
+    feature_names : sequence of str or None, default=None
+        Distinct names of the features, in the order of the components. Each client must
+        then pass a dataframe with these columns, in any order. With None, features are
+        matched by position, and each client must pass an array.
+
+    Attributes
+    ----------
+    estimator : FederatedDPPCA or SparseDPPCA
+        Copy of the estimator, without ledger and seed.
+    n_features : int
+        Number of features.
+    feature_names : tuple of str or None
+        Names of the features.
+    n_steps : int
+        Number of requests.
+    digest : bytes
+        16 bytes that identify all parameters of the task.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not one of the two.
+    ValueError
+        If a parameter is invalid, or contradicts another.
+
+    Examples
+    --------
+    >>> from skdpspectral import FederatedDPPCA
+    >>> from skdpspectral.federation import SpectralTask
+    >>> task = SpectralTask(FederatedDPPCA(1, bounds=(-20, 20)), n_features=5)
+    >>> SpectralTask.from_json(task.to_json()) == task
+    True
+    """
+
+    def __init__(self, estimator, n_features, *, feature_names=None):
+        if not hasattr(estimator, "_steps"):
+            raise TypeError("estimator must be a FederatedDPPCA or a SparseDPPCA")
+        for name, default in _BUDGET.items():
+            if getattr(estimator, name) != default:
+                raise ValueError(
+                    f"{name} of a task must be the default, because each client has "
+                    f"its own: pass {name} to LocalClient"
+                )
+        estimator = clone(estimator).set_params(**dict.fromkeys(_OWN))
+        estimator._check_parameters()
+        self.estimator = estimator
+        self.n_features = p = check_count("n_features", n_features)
+        if p > _MOST_FEATURES:
+            raise ValueError(f"n_features={p} must be at most {_MOST_FEATURES}")
+        self.feature_names = check_feature_names(feature_names, p)
+        self.n_components = rank = int(estimator.n_components)
+        if rank > p:
+            raise ValueError(
+                f"n_components={rank} must be at most n_features={p}; ask for fewer "
+                "components"
+            )
+        weights = estimator.weights
+        check_client_weights(
+            weights, [*weights] if isinstance(weights, Mapping) else ()
+        )
+        steps = estimator._steps()
+        own = ("bounds", "clip_norm", "center", "scale")
+        self.rows, self.mechanism = design_components(
+            *(steps.mechanism, rank, p, steps.covariance),
+            **{name: getattr(estimator, name) for name in own},
+        )
+        self.n_rounds, self.with_covariance = int(steps.n_rounds), steps.covariance
+        self.by_matrix = estimator.aggregation == "matrix"
+        self._check(steps)
+        self.projection_norm = self._length(steps.projection_norm)
+        self.n_kept = self._kept(steps.n_nonzero_features)
+        self.start_basis = None
+        if steps.init is not None:
+            self.start_basis = self._basis_of(steps.init, steps.init_name)
+        # Made once for all clients of so many rows, and of such a budget.
+        self._statistics: dict[int, Statistic] = {}
+        self._plans: dict[tuple, PrivacyPlan] = {}
+        self.queries = self._in_order()
+        named = estimator.get_params(deep=False)
+        for name in (*_BUDGET, *_OWN):
+            del named[name]
+        form = {
+            "estimator": type(estimator).__name__,
+            "parameters": named,
+            "n_features": p,
+            "feature_names": self.feature_names,
+            "version": _VERSION,
+        }
+        self._agree(json.loads(json.dumps(form, default=json_default)))
+
+    def _check(self, steps: Steps) -> None:
+        """Refuse parameters that contradict each other."""
+        rows, spiked = self.rows, self.mechanism.spiked
+        start, length = steps.init is None, steps.projection_norm
+        bounded = rows.box is not None or rows.clip is not None
+        bounded = bounded or not isinstance(rows.origin, PublicPoint)
+        refused = {
+            "bounds, clip_norm, scale and center are not used with "
+            "mechanism=SpikedModel(...), whose rows are not bounded and have mean "
+            'zero, or any with SpikedModel(mean="unknown"); leave them out': (
+                spiked and bounded
+            ),
+            f"{steps.init_name} and projection_norm are not used with "
+            "mechanism=SpikedModel(...), whose projections are not clipped; leave "
+            "them as None": spiked and not (start and length is None),
+            'aggregation="matrix" needs public variances of a SpikedModel: state '
+            "signal_variance and noise_variance": (
+                self.mechanism.unknown_spikes and self.by_matrix
+            ),
+            'aggregation="matrix" with a SpikedModel needs n_features of at most '
+            f"{WHOLE_ORDER}, beyond which the noisy projector is never formed": (
+                spiked and self.by_matrix and self.n_features > WHOLE_ORDER
+            ),
+            'release="covariance" requires a projection_norm for this mechanism: '
+            "set release=ComponentCovariance(projection_norm)": (
+                steps.covariance and length is None and not spiked
+            ),
+            'center="shared" requires mechanism="gaussian" and components that are '
+            'released in one step; use center="pairs"': (
+                self.shared and (not start or self.n_rounds > 0)
+            ),
+        }
+        for said, wrong in refused.items():
+            if wrong:
+                raise ValueError(said)
+
+    def _length(self, length: float | None) -> float | None:
+        """Return a length in units of the bounded rows."""
+        if length is None:
+            return None
+        scaled = check_real("projection_norm", length) / self.rows.unit
+        if not _SHORTEST <= scaled <= _LONGEST:
+            raise ValueError(
+                f"projection_norm must be in [{_SHORTEST:g}, {_LONGEST:g}] in units of "
+                f"the bounded rows, got {scaled}"
+            )
+        return scaled
+
+    def _kept(self, kept: int | None) -> int:
+        """Return the number of features that components may use."""
+        if kept is None:
+            return self.n_features
+        if not self.n_components <= kept <= self.n_features:
+            raise ValueError(
+                f"n_nonzero_features={kept} must be between n_components="
+                f"{self.n_components} and n_features={self.n_features}, or None"
+            )
+        return int(kept)
+
+    def _basis_of(self, init, name: str) -> np.ndarray:
+        """Return orthonormal columns that span public rows, or an error."""
+        refuse_masked(init, name)
+        try:
+            start = np.asarray(init)
+            start = start.astype(np.float64) if start.dtype.kind in "iufO" else None
+        except (TypeError, ValueError, OverflowError):
+            start = None
+        shape = (self.n_components, self.n_features)
+        if start is None or start.shape != shape or not np.isfinite(start).all():
+            raise ValueError(
+                f"{name} must be finite public numbers of shape (n_components, "
+                f"n_features) = {shape}"
+            )
+        if not _kernels.independent_columns(start.T):
+            raise ValueError(
+                f"{name} must have linearly independent rows, and none of them zero"
+            )
+        return _kernels.orthonormal_columns(start.T)[0]
+
+    @property
+    def shared(self) -> bool:
+        """Whether clients first find a center together."""
+        return isinstance(self.rows.origin, Shared)
+
+    def _in_order(self) -> tuple[Query, ...]:
+        """Return all requests: a center, a start, means, rounds and a covariance."""
+        queries: list[Query] = []
+        if self.shared:
+            queries += [AskLengths(self), AskCenter(self, 1), AskCenter(self, 2)]
+        if self.start_basis is None:
+            start = CenteredStart if self.shared else Start
+            queries.append(ModelStart(self) if self.mechanism.spiked else start(self))
+        if isinstance(self.rows.origin, PrivateMean):
+            queries.append(Mean(self))
+        queries += [Power(self, t) for t in range(1, self.n_rounds + 1)]
+        return (*queries, *([Within(self)] if self.with_covariance else []))
+
+    @classmethod
+    def _of_form(cls, form: dict) -> SpectralTask:
+        from . import FederatedDPPCA, SparseDPPCA  # which import this file
+
+        known = {kind.__name__: kind for kind in (FederatedDPPCA, SparseDPPCA)}
+        given = dict(form["parameters"])
+        for name in given.keys() - {"weights"}:  # may be a mapping from names
+            given[name] = read_plain(given[name])
+        names, estimator = form["feature_names"], known[form["estimator"]](**given)
+        return cls(estimator, form["n_features"], feature_names=names)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of requests."""
+        return len(self.queries)
+
+    def shape(self, step: int) -> tuple[int, ...]:
+        """Shape of the values that answer a request."""
+        return self.queries[step].shape
+
+    def n_numbers(self, step: int) -> int:
+        """Number of scalars that answer a request."""
+        return self.queries[step].n_numbers
+
+    def longest(self, step: int | None = None) -> int:
+        """Largest size in bytes of a reply to a step, or of any request."""
+        shapes = [q.basis_shape for q in self.queries]
+        shapes = shapes if step is None else [self.shape(step)]
+        return 8 * max(map(math.prod, shapes)) + OVERHEAD
+
+    def check(self, request: Request) -> Any:
+        """Return what a client needs of a request, or raise if it is not valid."""
+        if request.step >= self.n_steps:
+            raise MessageError("no further request is answered in this session")
+        return self.queries[request.step].read(request.basis)
+
+    def statistic(self, n_samples: int) -> Any:
+        """Return the release of a client with `n_samples` rows, from public numbers."""
+        if n_samples not in self._statistics:
+            self._statistics[n_samples] = self._statistic_of(n_samples)
+        return self._statistics[n_samples]
+
+    def _statistic_of(self, n_samples: int) -> Statistic:
+        rows, rank, covariance = self.rows, self.n_components, self.with_covariance
+        if self.mechanism.spiked:
+            return self.mechanism.of_model(rows, n_samples, rank, covariance)
+        more = self.start_basis is None, self.n_rounds, covariance
+        steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
+        kind = SharedCenter if self.shared else Centered
+        return kind(rows, n_samples, steps)
+
+    def party(self, name: str, n_samples: int, epsilon, delta) -> Party:
+        """Return what is public of a client; errors name it."""
+        try:
+            n_samples = check_count("n_samples", n_samples)
+            epsilon, delta = check_client_budget(epsilon, delta)
+            if n_samples < self.n_components:
+                raise ValueError(
+                    f"n_samples={n_samples} is below n_components="
+                    f"{self.n_components}; ask for fewer components, or leave this "
+                    "client out"
+                )
+            key = n_samples, epsilon, delta
+            if key not in self._plans:
+                named = {"estimator": type(self.estimator).__name__, "seeded": False}
+                statistic = self.statistic(n_samples)
+                self._plans[key] = statistic.plan(epsilon, delta, **named)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"client {name!r}: {error}") from None
+        return Party(n_samples, self._plans[key], isinstance(self.rows.origin, Pairs))
+
+
 def check_client_budget(epsilon, delta) -> tuple[float, float]:
     """Return a budget as floats; infinity stands for no privacy."""
     epsilon = math.inf if epsilon is None else check_real("epsilon", epsilon)
     if not epsilon > 0.0:
         raise ValueError(f"epsilon must be positive or None, got {epsilon}")
     return epsilon, check_delta(delta)
+
+
+def check_client_weights(weights, names: Sequence[str]) -> dict[str, float] | None:
+    """Return valid public weights by client, or None for a word that chooses them."""
+    if isinstance(weights, str) and weights in ("optimal", "equal"):
+        return None
+    if not isinstance(weights, Mapping):
+        raise ValueError(
+            'weights must be "optimal", "equal" or a mapping of clients to numbers, '
+            f"got {shown(weights)}"
+        )
+    for name in (*weights, *names):
+        if name not in names or name not in weights:
+            side = "has no entry for" if name in names else "names, without rows,"
+            raise ValueError(f"weights {side} the client {name!r}")
+    own = {name: check_real("weights", weights[name]) for name in names}
+    finite = all(0.0 <= value < np.inf for value in own.values())
+    if not finite or not any(own.values()):
+        raise ValueError("weights must be finite and at least 0, and not all of them 0")
+    return own

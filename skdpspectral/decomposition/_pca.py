@@ -73,6 +73,10 @@ def expected_distance(fit: Fit, rank: int, signal: float, noise: float) -> float
     return math.sqrt(min(error, 2.0 * min(rank, rows.p - rank)))
 
 
+# Methods that need variances, which components do not release.
+_OF_COVARIANCES = ("score", "score_samples", "get_covariance", "mahalanobis")
+
+
 def check_rank(n_components, n_samples: int, n_features: int) -> None:
     """Refuse more components than there can be."""
     most = min(n_samples, n_features)
@@ -283,6 +287,12 @@ class DPPCA(TableComponents):
         self.center = center
         self.accountant = accountant
         self.noise_seed = noise_seed
+
+    def __getattr__(self, name: str) -> Any:
+        said = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in _OF_COVARIANCES:
+            said += ": use DPCovariance, or a scorer such as captured_variance"
+        raise AttributeError(said)
 
     def _statistic(self, n_samples: int, n_features: int, sparse: bool = False) -> Fit:
         """Return what a fit of that shape releases, from public numbers alone.

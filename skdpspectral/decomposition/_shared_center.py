@@ -30,6 +30,7 @@ from .._statistics.row_bounds import RowBounds, floor_of
 from .._statistics.statistic import HALF, Combination, pair_order
 from . import _kernels
 from ._bounded_moments import PowerIteration
+from ._federated_queries import DEVIATIONS, ROUNDING, Query, Start
 
 # Shares of mu**2, and those of the two clipped means in theirs.
 _SHARES = {"lengths": 0.02, "center": 0.05, "rest": 0.93}
@@ -68,24 +69,6 @@ class SharedCenter(Combination):
     def remarks(self) -> tuple[str, ...]:
         return self.bounds.remarks()
 
-    def mean(self, release: Any, rows: Any, step: int, column: np.ndarray):
-        """Release the mean of a step, over the radius that is last in a column."""
-        point, radius = column[:-1], float(column[-1])
-        if not len(point):
-            point = np.zeros(self.bounds.n_features)
-        return self.steps.mean(
-            release, rows, f"{self.steps.name}_{step}", point, radius
-        )
-
-    def origin(
-        self, plan: Any, second: np.ndarray, mean: np.ndarray, third: np.ndarray
-    ):
-        """Return where a client measures its rows from, or the order of its pairs."""
-        found = self.center(plan, second, mean, third)
-        if found is None:
-            return pair_order(self.n_samples, self.bounds.n_features)
-        return found
-
     def center(
         self, plan: Any, second: np.ndarray, mean: np.ndarray, third: np.ndarray
     ):
@@ -114,11 +97,6 @@ class SharedCenter(Combination):
             return None
         return self.within(center + own * difference)
 
-    @staticmethod
-    def floor(third: np.ndarray) -> float:
-        """Return the length below which rows keep theirs, whatever was sent."""
-        return _as_length(float(third[-2]))
-
     def within(self, point: np.ndarray) -> np.ndarray:
         """Move a center to where one can be."""
         box = self.bounds.box
@@ -137,20 +115,132 @@ class SharedCenter(Combination):
         return size * noise / self.bounds.second_radius**2
 
 
-def check_column(column: np.ndarray, n_features: int, n_numbers: int) -> np.ndarray:
-    """Return what a server sent, flat, or raise if no honest one would send it."""
-    if column.shape != (n_features + n_numbers, 1):
-        raise MessageError(
-            f"a column of {n_features + n_numbers} numbers is expected, got the shape "
-            f"{column.shape}"
-        )
-    place, numbers = column[:n_features, 0], column[n_features:, 0]
-    low, high = _LENGTHS
-    valid = np.all(np.abs(place) <= high) and low <= numbers[-1] <= high
-    valid &= np.all((_SQUARES[0] <= numbers[:-1]) & (numbers[:-1] <= _SQUARES[1]))
-    if not valid:
-        raise MessageError("its numbers about the center are out of range")
-    return column[:, 0]
+class _AskAbout(Query):
+    """A request with one column: a point, if any, and numbers about the center."""
+
+    def __init__(self, task, release: str, shape, n_point: int, n_numbers: int) -> None:
+        super().__init__(task, release, shape)
+        self._n_point, self.basis_shape = n_point, (n_point + n_numbers, 1)
+
+    def ask(self, rounds: Any) -> np.ndarray:
+        return rounds.columns[-1][:, None]
+
+    def read(self, basis: np.ndarray) -> np.ndarray:
+        """Return what a server sent, flat, or raise if no honest one would send it."""
+        super().read(basis)
+        place, numbers = np.split(basis[:, 0], [self._n_point])
+        low, high = _LENGTHS
+        valid = np.all(np.abs(place) <= high) and low <= numbers[-1] <= high
+        valid &= np.all((_SQUARES[0] <= numbers[:-1]) & (numbers[:-1] <= _SQUARES[1]))
+        if not valid:
+            raise MessageError("its numbers about the center are out of range")
+        return basis[:, 0]
+
+
+def _precisions(
+    query: Query, rounds: Any, replies: list
+) -> tuple[np.ndarray, np.ndarray]:
+    """Noise of what clients sent about a center, and numbers of rows behind it."""
+    rows = [query.task.statistic(r.n_samples).sample.n_rows for r in replies]
+    return rounds.sizes(query, replies)[1], np.array(rows, dtype=float)
+
+
+class AskLengths(Query):
+    """Noisy histograms of half of the distances between rows, and of their lengths."""
+
+    def __init__(self, task) -> None:
+        super().__init__(task, "lengths", (len(TOTALS), N_LENGTHS))
+
+    def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
+        """Release the histograms."""
+        return (), rows.statistic.lengths.run(rows.release, rows.X)
+
+    def bound(self, n_samples: int) -> tuple[float, float]:
+        """Those of shares."""
+        return 1.0, math.hypot(*TOTALS)
+
+    def check(self, party: Any, reply: Any) -> None:
+        """Refuse histograms whose shares do not sum up to the whole."""
+        values, noise = reply.values, self.noise(party)
+        off = np.abs(values.sum(axis=1) - TOTALS)
+        most = DEVIATIONS * noise * math.sqrt(values.shape[1]) + ROUNDING
+        if not np.all(off <= most) or values.min() < -DEVIATIONS * noise - ROUNDING:
+            raise MessageError("its histograms are not those of shares")
+        super().check(party, reply)
+
+    def use(self, rounds: Any, replies: list) -> None:
+        """Read typical lengths, and ask for means within them."""
+        replies = rounds.weighing(replies)
+        shares = np.stack([reply.values for reply in replies])
+        given = *_precisions(self, rounds, replies), self.task.rows.clip
+        rounds.typical = Typical.of(shares, *given)
+        rounds.columns = [rounds.typical.first()]
+
+
+class AskCenter(_AskAbout):
+    """A noisy mean of rows about a point, clipped at a radius, over this radius."""
+
+    def __init__(self, task, number: int) -> None:
+        self._number, p = number, task.n_features
+        n_point = p if number > 1 else 0
+        super().__init__(task, f"center_{number}", (p,), n_point, 1)
+
+    def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
+        """Release the mean."""
+        steps, point = rows.statistic.steps, given[:-1]
+        point = point if len(point) else np.zeros(self.task.n_features)
+        asked = self.release, point, float(given[-1])
+        rows.mean = steps.mean(rows.release, rows.X, *asked)
+        rows.column = given
+        return (), rows.mean
+
+    def bound(self, n_samples: int) -> tuple[float, float]:
+        """Those of a mean of rows over their radius."""
+        return 1.0, 1.0
+
+    def use(self, rounds: Any, replies: list) -> None:
+        """Ask for second means about the first; then tell all clients what is found."""
+        used, typical = rounds.weighing(replies), rounds.typical
+        given = np.stack([r.values for r in used]), *_precisions(self, rounds, used)
+        if self._number == 1:
+            rounds.columns.append(typical.second(*given))
+            return
+        second = rounds.columns[-1]
+        third = typical.third(*given, second)
+        centers, edges, parties = [], [], [rounds.parties[r.client] for r in replies]
+        for reply, party in zip(replies, parties, strict=True):
+            statistic = self.task.statistic(party.n_samples)
+            own = statistic.center(party.plan, second, reply.values, third)
+            party.paired = own is None
+            common = statistic.within(third[: self.task.n_features])
+            centers.append(common if own is None else own)
+            edges.append(statistic.edge(party.plan))
+        heard = [any(reply is one for one in used) for reply in replies]
+        paired = np.array([party.paired for party in parties])
+        # Who compares pairs does not depend on it.
+        third[-2] = typical.floor(np.array(edges)[heard], paired[heard])
+        rounds.columns.append(third)
+        if typical.known:
+            n = [float(party.n_samples) for party in parties]
+            rounds.mean = np.array(n) / sum(n) @ np.stack(centers)
+
+
+class CenteredStart(Start, _AskAbout):
+    """The start of clients that know a shared center, or compare their rows."""
+
+    def __init__(self, task) -> None:
+        Start.__init__(self, task)
+        self._n_point = task.n_features
+        self.basis_shape = task.n_features + N_NUMBERS, 1
+
+    def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
+        """Find the center, or none, of releases and public numbers; then start."""
+        statistic, asked = rows.statistic, (rows.column, rows.mean, given)
+        rows.origin = statistic.center(rows.plan, *asked)
+        if rows.origin is None:
+            rows.origin = pair_order(statistic.n_samples, self.task.n_features)
+        rows.floor = _as_length(float(given[-2]))
+        return super().value(rows, None)
 
 
 # -- what a server makes of released numbers -------------------------------------------

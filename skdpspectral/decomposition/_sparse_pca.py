@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 from .._base.documented import documented
 from .._base.estimator import Seed
 from .._base.sklearn_compat import Interval, StrOptions
-from .._tables.columns import refuse_masked
 from ..accounting import PrivacyAccountant
 from ._federated_pca import FederatedEstimator
-from ._federated_server import Rounds, Server, kept_features, start_basis
-from ._federated_task import SpectralTask, make_task
+from ._federated_server import Outcome
+from ._federated_task import SpectralTask, Steps
 
 
 @documented
@@ -43,12 +42,12 @@ class SparseDPPCA(FederatedEstimator):
         Initial components. "private" computes them from a noisy second moment, which
         takes the share of one round. An array contains public, linearly independent
         rows, which are orthonormalized.
-    aggregation : {"matrix", "projector"} or Aggregation, default="matrix"
+    aggregation : {"matrix", "projector"}, default="matrix"
         Content of the clients' messages for the private start. "matrix": the noisy
         second moment, p (p + 1) / 2 numbers, whose noise averages out over clients.
         "projector": its components, p r numbers, which are only noise if a client has
-        too few rows. :class:`~skdpspectral.decomposition.Aggregation` also sets
-        `eigengap` and `min_clients`.
+        too few rows.
+    {min_clients}
     {weights}
     {client_feature}
     {bounds}
@@ -127,8 +126,7 @@ class SparseDPPCA(FederatedEstimator):
     [0, 1, 2, 3, 4]
     """
 
-    _in_rounds: ClassVar[bool] = True
-    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "init", "weights")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "init")
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
@@ -147,6 +145,7 @@ class SparseDPPCA(FederatedEstimator):
         n_rounds: int = 1,
         init="private",
         aggregation="matrix",
+        min_clients: int = 1,
         weights="optimal",
         client_feature: int | str | None = None,
         bounds=None,
@@ -164,6 +163,7 @@ class SparseDPPCA(FederatedEstimator):
         self.n_rounds = n_rounds
         self.init = init
         self.aggregation = aggregation
+        self.min_clients = min_clients
         self.weights = weights
         self.client_feature = client_feature
         self.bounds = bounds
@@ -181,50 +181,22 @@ class SparseDPPCA(FederatedEstimator):
             return (
                 "with clip_norm=None they are variances of unit rows; set a clip_norm"
             )
-        if private and self._aggregation().method == "matrix":
+        if private and self.aggregation == "matrix":
             return None
         return (
             "the variance across the components comes only from the private start; "
             'leave init="private" and aggregation="matrix"'
         )
 
-    def _task(self, n_features: int) -> SpectralTask:
-        task = make_task(
-            self.n_components,
-            n_features,
-            bounds=self.bounds,
-            clip_norm=self.clip_norm,
-            scale=self.scale,
-            center=self.center,
-            aggregation=self._aggregation().method,
-            start=self._given_start() is None,
+    def _steps(self) -> Steps:
+        private = isinstance(self.init, str)
+        return Steps(
             n_rounds=self.n_rounds,
+            n_nonzero_features=self.n_nonzero_features,
+            init=None if private else self.init,
         )
-        kept_features(task, self.n_nonzero_features)
-        if not task.start:
-            start_basis(task, self.init)
-            if self._aggregation().eigengap is not None:
-                raise ValueError(
-                    'eigengap is only used with init="private"; leave eigengap=None'
-                )
-        return task
 
-    def _given_start(self):
-        """Return the public rows in `init`, or None."""
-        if isinstance(self.init, str):
-            if self.init != "private":
-                raise ValueError(
-                    f'init must be "private" or an array of rows, got {self.init!r}'
-                )
-            return None
-        refuse_masked(self.init, "init")
-        return self.init
-
-    def _rounds(self, server: Server) -> Rounds:
-        kept = self.n_nonzero_features
-        return Rounds(server, n_nonzero_features=kept, init=self._given_start())
-
-    def _set_result(self, result) -> None:
-        super()._set_result(result)
-        self.support_ = result.support
-        self.n_rounds_ = result.task.n_rounds
+    def _set_outcome(self, task: SpectralTask, found: Outcome) -> None:
+        super()._set_outcome(task, found)
+        self.support_ = found.support
+        self.n_rounds_ = task.n_rounds

@@ -4,8 +4,8 @@ Names that are imported as themselves are for other folders, not for users.
 """
 
 from ._choices import BISR, factorize
-from ._errors import NoiseGain, workload_error
 from ._factorizations import Factorization as Factorization
+from ._factorizations import NoiseGain, workload_error
 from ._workloads import Average, Exponential, Prefix, Window
 from ._workloads import Workload as Workload
 

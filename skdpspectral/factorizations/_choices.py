@@ -20,7 +20,7 @@ _NAMED = {"prefix": Prefix, "average": Average}
 NAMES = ("trivial", "sqrt", "bisr", "blt")
 
 
-class HorizonError(ValueError, AttributeError):
+class HorizonError(ValueError):
     """Rows in batches need a horizon; without one, methods for batches are missing."""
 
 
@@ -112,7 +112,7 @@ def factorize(
 class PlannedNoise(NamedTuple):
     """Workloads and noise matrices of rows and of products, for `n_steps` steps.
 
-    None are any number of steps; with `renewed`, fresh noise follows after them.
+    None are any number of steps.
     """
 
     workload: Workload
@@ -120,42 +120,35 @@ class PlannedNoise(NamedTuple):
     second_workload: Workload
     second_factorization: Factorization
     n_steps: int | None
-    renewed: bool
 
 
-class Choices(NamedTuple):
-    """Workloads and factorizations as given: of rows, and of products or None."""
-
-    workload: object
-    factorization: object = "blt"
-    second_workload: object = None
-    second_factorization: object = None
-    on_horizon: str = "raise"
-
-    def made(self) -> list[tuple[str, Workload, object]]:
-        """Return one or two pairs, each after the prefix of its parameters' names."""
-        first = make_workload(self.workload)
-        found = [("", first, self.factorization)]
-        second, shaping = self.second_workload, self.second_factorization
-        if second is not None or shaping is not None:
-            if second is not None:
-                second = make_workload(second, "second_workload")
-            shaping = self.factorization if shaping is None else shaping
-            found.append(("second_", second or first, shaping))
-        return found
+Asked = list[tuple[str, Workload, object]]
 
 
-def plan_noise(choices: Choices, horizon=None, n_samples=None) -> PlannedNoise:
+def choices_of(
+    workload, factorization, second_workload=None, second_factorization=None
+) -> Asked:
+    """Return workloads and factorizations as given: of rows, and of products if any.
+
+    Each comes after the prefix of its parameters' names.
+    """
+    first = second = make_workload(workload)
+    found: Asked = [("", first, factorization)]
+    if second_workload is not None:
+        second = make_workload(second_workload, "second_workload")
+    if second is not first or second_factorization is not None:
+        found.append(("second_", second, second_factorization or factorization))
+    return found
+
+
+def plan_noise(asked: Asked, horizon=None, n_samples=None) -> PlannedNoise:
     """Make workloads and matrices of a user's choices; a stream has no `n_samples`."""
-    asked, renewed = choices.made(), choices.on_horizon == "restart"
-    if renewed:
-        _check_restart(asked, horizon)
-    n_steps = _count_steps(asked, horizon, n_samples)
-    if n_samples is not None and not renewed:
+    n_steps = count_steps(asked, horizon, n_samples)
+    if n_samples is not None:
         check_horizon(n_steps, 0, n_samples)
     made = [_factorized(_key(w), _key(f), n_steps) for _, w, f in asked]
     first, second = asked[0], asked[-1]
-    return PlannedNoise(first[1], made[0], second[1], made[-1], n_steps, renewed)
+    return PlannedNoise(first[1], made[0], second[1], made[-1], n_steps)
 
 
 def make_workload(workload, name: str = "workload") -> Workload:
@@ -170,22 +163,7 @@ def make_workload(workload, name: str = "workload") -> Workload:
     )
 
 
-def _check_restart(asked, horizon) -> None:
-    """Refuse to restart streams that have no horizon."""
-    for prefix, workload, _ in asked:
-        if workload.name == "window":
-            raise ValueError(
-                f'on_horizon="restart" is not available with {prefix}workload='
-                f'{workload}: a window needs no horizon with "blt"'
-            )
-    if horizon is None:
-        raise ValueError(
-            'on_horizon="restart" requires horizon, the number of steps after which '
-            "fresh noise begins"
-        )
-
-
-def _count_steps(asked, horizon, n_samples) -> int | None:
+def count_steps(asked: Asked, horizon=None, n_samples=None) -> int | None:
     """Return the number of planned steps; None for any number."""
     if horizon is not None:
         return int(horizon)
@@ -199,20 +177,12 @@ def _count_steps(asked, horizon, n_samples) -> int | None:
     return n_samples
 
 
-def check_batches(choices: Choices) -> None:
-    """Refuse rows in batches where noise needs a horizon and there is none."""
-    asked = choices.made()
-    if choices.on_horizon == "restart":
-        _check_restart(asked, None)
-    _count_steps(asked, None, None)
-
-
 def check_horizon(n_steps: int | None, seen: int, more: int) -> None:
     """Refuse rows for which no noise was planned."""
     if n_steps is not None and seen + more > n_steps:
         raise ValueError(
             f"X has {more} rows after {seen}, but the horizon is {n_steps} steps: "
-            'choose a larger horizon, or on_horizon="restart"'
+            "choose a larger horizon"
         )
 
 

@@ -43,9 +43,6 @@ class NoiseFilter:
             [self._push_block(rows[s : s + self.block]) for s in starts]
         )
 
-    def reset(self) -> None:
-        """Forget the past."""
-
     def _push_block(self, rows: np.ndarray) -> np.ndarray:
         """Return the next rows of the shaped noise, at most a block of them."""
         return rows
@@ -60,10 +57,7 @@ class Buffered(NoiseFilter):
     def __init__(self, width: int, decay: np.ndarray, weight: np.ndarray):
         self.width = width
         self._decay, self._weight = decay, weight
-        self.reset()
-
-    def reset(self):
-        self._state = np.zeros((len(self._decay), self.width))
+        self._state = np.zeros((len(decay), width))
 
     def _push_block(self, rows):
         n_rows, n_buffers = len(rows), len(self._state)
@@ -100,11 +94,8 @@ class Convolution(NoiseFilter):
         parts[: len(column)] = column
         # Part j of the column, over the double block that a transform spans.
         self._parts = rfft(parts.reshape(n_parts, block), 2 * block, axis=1)
-        self.reset()
-
-    def reset(self):
         self._past: list[np.ndarray] = []
-        self._tail = np.zeros((self.block, self.width))
+        self._tail = np.zeros((block, width))
 
     def _push_block(self, rows):
         newest = rfft(rows, 2 * self.block, axis=0)
@@ -128,10 +119,6 @@ class Paired(NoiseFilter):
         self.width = first.width + second.width
         # Blocks are powers of two: the larger is whole blocks of the smaller.
         self.block = max(first.block, second.block)
-
-    def reset(self):
-        for part in self._parts:
-            part.reset()
 
     def _push_block(self, rows):
         ends = self._parts[0].width
@@ -376,3 +363,72 @@ class Pair(Factorization):
     def matrix(self, n):
         """Raise a TypeError: there are two matrices."""
         raise TypeError("a pair of matrices has no single matrix")
+
+
+class NoiseGain:
+    """Variances of correlated noise at each step, for independent unit noise Z.
+
+    Parameters
+    ----------
+    workload : Workload
+        Workload that is released.
+    factorization : Factorization
+        The matrix C.
+    """
+
+    def __init__(self, workload: Workload, factorization: Factorization):
+        self._filter = factorization.filter(1)
+        self._response, self._total = workload.sums(1), 0.0
+        self._ready, self._first = np.zeros((0, 1)), 1.0
+
+    def push(self, n_steps: int) -> np.ndarray:
+        """Return the variances of the next steps.
+
+        Parameters
+        ----------
+        n_steps : int
+            Number of steps.
+
+        Returns
+        -------
+        ndarray of shape (n_steps,)
+            Variance of the noise in a sum of the workload's core.
+        """
+        sums = self._response.push(self._impulse(n_steps))[:, 0] ** 2
+        sums[0] += self._total
+        np.add.accumulate(sums, out=sums)
+        self._total = sums[-1]
+        return sums
+
+    def _impulse(self, count: int) -> np.ndarray:
+        """Return the next entries of the first column of the inverse."""
+        missing = count - len(self._ready)
+        if missing > 0:
+            block = self._filter.block
+            rows = np.zeros((-(-missing // block) * block, 1))
+            rows[0], self._first = self._first, 0.0
+            self._ready = np.concatenate([self._ready, self._filter.push(rows)])
+        out, self._ready = self._ready[:count].copy(), self._ready[count:]
+        return out
+
+
+def workload_error(workload: Workload, factorization: Factorization, n: int) -> float:
+    r"""Root mean squared error of a workload, :math:`|C| \|A C^{-1}\|_F / \sqrt n`.
+
+    Parameters
+    ----------
+    workload : Workload
+        Workload that is released.
+    factorization : Factorization
+        The matrix C.
+    n : int
+        Number of steps.
+
+    Returns
+    -------
+    float
+        Error, in units of the noise that a single row would need.
+    """
+    core = NoiseGain(workload, factorization).push(n)
+    divisors = workload.divisors(np.arange(1, n + 1))
+    return factorization.column_norm * math.sqrt(float(np.mean(core / divisors**2)))

@@ -1,8 +1,7 @@
 """Workloads: weights of the rows in the sum of each step of a stream.
 
 Accumulators sum rows that arrive in batches, with the same result for any batches:
-``push(rows)`` returns the sums after each row, of shape (b, width). Their ``skip(n)``
-counts the next n rows as zeros; windows start again after them.
+``push(rows)`` returns the sums after each row, of shape (b, width).
 Power series are first columns of lower-triangular Toeplitz matrices.
 """
 
@@ -35,9 +34,6 @@ class RunningSums:
         self._total = sums[-1].copy()
         return sums
 
-    def skip(self, n_rows: int) -> None:
-        """Continue after missing rows."""
-
 
 class ExponentialSums:
     """Sums whose old rows fade by a factor per step."""
@@ -52,17 +48,14 @@ class ExponentialSums:
         )
         return sums
 
-    def skip(self, n_rows: int) -> None:
-        self._state = self._state * self._decay**n_rows
-
 
 class WindowSums:
     """Sums of the last k rows: differences of running sums."""
 
     def __init__(self, width: int, length: int):
-        self._width, self._length = width, length
-        self._past: np.ndarray
-        self.skip(0)
+        self._length, self._running = length, RunningSums(width)
+        # Running sums of the last k steps, oldest first.
+        self._past = np.zeros((1, width))
 
     def push(self, rows: np.ndarray) -> np.ndarray:
         known = np.concatenate([self._past, self._running.push(rows)])
@@ -73,12 +66,6 @@ class WindowSums:
         sums = known[n_past:] - known[np.maximum(before, 0)]
         self._past = known[-min(self._length, len(known)) :].copy()
         return sums
-
-    def skip(self, n_rows: int) -> None:
-        """Start again after missing rows."""
-        self._running = RunningSums(self._width)
-        # Running sums of the last k steps, oldest first.
-        self._past = np.zeros((1, self._width))
 
 
 # Products of shorter series are summed directly, to the last bit of each term.
@@ -147,10 +134,6 @@ class Workload:
         """Return the divisors of the core at steps 1, 2, ..."""
         return self.totals(steps) if self.normalized else np.ones(len(steps))
 
-    def fade(self, steps) -> np.ndarray:
-        """Return the remaining share of a sum after so many steps without new rows."""
-        return np.ones(len(steps))
-
     def core_matrix(self, n: int) -> np.ndarray:
         """Return the core as a matrix of shape (n, n)."""
         return toeplitz_matrix(self.column(n))
@@ -215,9 +198,6 @@ class Exponential(BaseEstimator, Workload):
     def totals(self, steps):
         steps, rate = np.asarray(steps, dtype=np.float64), float(self.decay)
         return np.expm1(steps * np.log(rate)) / (rate - 1.0)
-
-    def fade(self, steps):
-        return float(self.decay) ** np.asarray(steps, dtype=np.float64)
 
     def sums(self, width):
         return ExponentialSums(width, float(self.decay))

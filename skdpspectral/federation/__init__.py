@@ -9,22 +9,19 @@ if TYPE_CHECKING:
     from .._messages.messages import MessageError as MessageError
     from .._messages.messages import Reply as Reply
     from .._messages.messages import Request as Request
-    from .._messages.messages import Topic as Topic
     from ..decomposition._federated_client import LocalClient as LocalClient
     from ..decomposition._federated_server import Rounds as Rounds
-    from ..decomposition._federated_server import Server as Server
     from ..decomposition._federated_task import Registration as Registration
     from ..decomposition._federated_task import SpectralTask as SpectralTask
-    from ..decomposition._federated_task import make_task as make_task
     from ._group_tasks import GroupTask as GroupTask
     from ._groups import GroupClient as GroupClient
     from ._groups import GroupRounds as GroupRounds
 
 _HOMES = {
-    "._messages.messages": "FederationError MessageError Reply Request Topic",
+    "._messages.messages": "FederationError MessageError Reply Request",
     ".decomposition._federated_client": "LocalClient",
-    ".decomposition._federated_server": "Rounds Server",
-    ".decomposition._federated_task": "make_task Registration SpectralTask",
+    ".decomposition._federated_server": "Rounds",
+    ".decomposition._federated_task": "Registration SpectralTask",
     "_group_tasks": "GroupTask",
     "_groups": "GroupClient GroupRounds",
 }

@@ -49,13 +49,6 @@ class ClientError(RuntimeError):
     """A client could not be reached, or failed; the reason stays there."""
 
 
-def as_bytes(message) -> bytes:
-    """Return a message's byte form; it may be bytes already."""
-    if isinstance(message, (bytes, bytearray, memoryview)):
-        return bytes(message)
-    return message.to_bytes()
-
-
 def respond_safely(client, request: bytes) -> tuple[str, bytes]:
     """Return kind and content of a client's answer, or of an error in its place.
 
@@ -63,7 +56,7 @@ def respond_safely(client, request: bytes) -> tuple[str, bytes]:
     has no content, as the text of its error may quote rows.
     """
     try:
-        return ANSWER, as_bytes(client.respond(request))
+        return ANSWER, _as_bytes(client.respond(request))
     except MessageError as error:
         return REFUSAL, str(error)[:_LONGEST_REASON].encode()
     except ClientError:
@@ -86,6 +79,10 @@ def decode_outcome(kind, content):
         text = content[: 4 * _LONGEST_REASON].decode(errors="replace")
         return MessageError("".join(c if c.isprintable() else "?" for c in text))
     return ClientError()
+
+
+def _as_bytes(message) -> bytes:
+    return message if isinstance(message, bytes) else bytes(message.to_bytes())
 
 
 def client_app(open_client: Callable[[Any], Any]):
@@ -199,42 +196,23 @@ def hold_session(
     """
     nodes, step = _Nodes(grid), 0
     while not rounds.done:
-        request = as_bytes(rounds.request())
-        clients = rounds.clients
-        report = _ProgressReporter(on_answer, step, len(request), len(clients))
-        asked = _PendingRequest(nodes, clients, request, step)
-        rounds.collect(asked.answers(timeout, report))
+        given = step, tuple(rounds.clients), _as_bytes(rounds.request())
+        rounds.collect(nodes.answers(*given, timeout, on_answer))
         step += 1
     return rounds.result()
-
-
-class _ProgressReporter:
-    """Calls `on_answer` for each answer."""
-
-    def __init__(self, on_answer, step: int, n_sent: int, n_clients: int):
-        self._on_answer, self._step = on_answer, step
-        self._n_sent, self._n_clients, self._n_answers = n_sent, n_clients, 0
-
-    def __call__(self, client: str, answer) -> None:
-        self._n_answers += 1
-        if self._on_answer is None:
-            return
-        received = len(answer) if isinstance(answer, bytes) else 0
-        numbers = self._n_sent, received, self._n_answers, self._n_clients
-        self._on_answer(Progress(self._step, client, answer, *numbers))
 
 
 class _Nodes:
     """The nodes of a grid, and the names of their clients."""
 
     def __init__(self, grid):
-        self.grid = grid
+        self._grid = grid
         self._names: dict[int, str] = {}  # what nodes have said
         self._proven: dict[int, str] = {}  # what they are registered as
 
-    def present(self, clients: list[str]) -> dict[int, list[str]]:
+    def _present(self, clients: list[str]) -> dict[int, list[str]]:
         """Return the nodes that are there, and which of the clients each may be."""
-        nodes = {node.node_id: node.name for node in self.grid.get_nodes()}
+        nodes = {node.node_id: node.name for node in self._grid.get_nodes()}
         self._proven = {node: name for node, name in nodes.items() if name}
         # A client whose node is registered is not looked for elsewhere.
         proven = self._proven.values()
@@ -246,86 +224,67 @@ class _Nodes:
             found[node] = own if name is None else [n for n in own if n == name]
         return found
 
-    def client_of(self, node: int, said) -> str | None:
+    def _client_of(self, node: int, said) -> str | None:
         """Return the client that a node speaks for: its registration beats its word."""
         if isinstance(said, str) and said:
             self._names.setdefault(node, said)
         return self._proven.get(node) or self._names.get(node)
 
-
-class _PendingRequest:
-    """One request, sent to the present nodes of clients that have not answered."""
-
-    def __init__(self, nodes: _Nodes, clients, request: bytes, step: int):
-        self._nodes, self._clients, self._step = nodes, tuple(clients), step
-        self._request = request
-        self._found: dict[str, object] = {}
-        self._open: dict[str, tuple[int, list[str]]] = {}  # who was asked, by message
-        self._attempts: Counter[int] = Counter()
-        self._settled: set[int] = set()
-
-    def answers(self, seconds: float, report) -> dict[str, object]:
-        """Return what has come in time, by client."""
+    def answers(
+        self, step: int, clients: tuple[str, ...], request: bytes, seconds: float, tell
+    ) -> dict[str, object]:
+        """Send a request to the nodes of clients; return what has come in time."""
+        found: dict[str, object] = {}
+        asked: dict[str, tuple[int, list[str]]] = {}  # by message
+        attempts, settled = Counter[int](), set[int]()
         deadline = time.monotonic() + seconds
         while True:
-            self._send()
-            self._read(report)
+            pending = [name for name in clients if name not in found]
+            busy = settled | {node for node, _ in asked.values()}
+            due = {
+                node: own
+                for node, own in self._present(pending).items()
+                if own and node not in busy and attempts[node] < _MOST_ATTEMPTS
+            }
+            messages = [_message(*item, request, step) for item in due.items()]
+            sent = self._grid.push_messages(messages) if messages else ()
+            for message, (node, own) in zip(sent, due.items(), strict=False):
+                if message:
+                    asked[message] = node, own
+                    attempts[node] += 1
+            replies = self._grid.pull_messages(list(asked)) if asked else ()
+            for reply in replies:
+                node, own = asked.pop(reply.metadata.reply_to_message_id, (-1, []))
+                said, answer = _decoded(reply)
+                # A node that fails may be well again; what it has said stands.
+                again = isinstance(answer, ClientError)
+                if not own or (again and attempts[node] < _MOST_ATTEMPTS):
+                    continue
+                settled.add(node)
+                name = self._client_of(node, said)
+                if name not in own or name in found:
+                    continue
+                found[name] = answer
+                if tell is not None:
+                    received = len(answer) if isinstance(answer, bytes) else 0
+                    sizes = len(request), received, len(found), len(clients)
+                    tell(Progress(step, name, answer, *sizes))
             left = deadline - time.monotonic()
-            if not self._pending() or left <= 0.0:
-                return self._found
+            if len(found) == len(clients) or left <= 0.0:
+                return found
             time.sleep(min(_POLL_SECONDS, left))
 
-    def _pending(self) -> list[str]:
-        return [name for name in self._clients if name not in self._found]
 
-    def _send(self) -> None:
-        waiting = {node for node, _ in self._open.values()}
-        due = {
-            node: clients
-            for node, clients in self._nodes.present(self._pending()).items()
-            if clients
-            and node not in waiting | self._settled
-            and self._attempts[node] < _MOST_ATTEMPTS
-        }
-        if not due:
-            return
-        messages = [self._message(*item) for item in due.items()]
-        sent = self._nodes.grid.push_messages(messages)
-        for message, (node, clients) in zip(sent, due.items(), strict=False):
-            if message:
-                self._open[message] = node, clients
-                self._attempts[node] += 1
-
-    def _message(self, node: int, clients: list[str]):
-        return _flower("app").Message(
-            _content({_CLIENTS: clients, _REQUEST: self._request}),
-            dst_node_id=node,
-            message_type=_ASK,
-            group_id=str(self._step),
-        )
-
-    def _read(self, report) -> None:
-        replies = self._nodes.grid.pull_messages(list(self._open)) if self._open else ()
-        for reply in replies:
-            asked = self._open.pop(reply.metadata.reply_to_message_id, None)
-            if asked is None:
-                continue
-            node, clients = asked
-            said, answer = _decoded(reply)
-            # A node that fails may be well again; what it has said stands.
-            if (
-                isinstance(answer, ClientError)
-                and self._attempts[node] < _MOST_ATTEMPTS
-            ):
-                continue
-            self._settled.add(node)
-            name = self._nodes.client_of(node, said)
-            if name in clients and name not in self._found:
-                self._found[name] = answer
-                report(name, answer)
+def _message(node: int, clients: list[str], request: bytes, step: int):
+    return _flower("app").Message(
+        _content({_CLIENTS: clients, _REQUEST: request}),
+        dst_node_id=node,
+        message_type=_ASK,
+        group_id=str(step),
+    )
 
 
-def _decoded(reply):
+def _decoded(reply) -> tuple[str | None, object]:
     """Return the client's name, and an answer or an error, from any reply."""
     try:
         if reply.has_error():

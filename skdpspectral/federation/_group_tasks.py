@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
+import importlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
+from .._base.strategies import json_default, read_plain
 from .._messages.messages import (
     OVERHEAD,
-    TASK_BYTES,
     MessageError,
     Request,
-    Topic,
+    Task,
     check_name,
 )
 from .._release.noise import pair_mask
@@ -55,9 +54,9 @@ def check_trust(
     if needed and not trusted_sum:
         raise ValueError(
             f'noise="distributed" with n_shares={n_shares} is private only if nothing '
-            "but sums over clients is seen. Name all clients in masked, or use secure "
-            "aggregation or a trusted server and set trusted_sum=True, which ledgers "
-            'record, or use noise="node"'
+            "but sums over clients is seen. Name all clients in masked, or trust the "
+            "server to use only sums and set trusted_sum=True, which ledgers record, "
+            'or use noise="node"'
         )
     if trusted_sum and not needed:
         raise ValueError(
@@ -108,7 +107,8 @@ def trust_remarks(
 
 
 # Raised whenever equal parameters would mean other releases, or other messages.
-_FORM = 2
+_VERSION = 3
+MODELS = ("LRSRegressor", "DPMatrixFactorization")
 NOISE = ("server", "distributed", "node")
 # Answers are multiples of this or of the grid, whichever is finer: exact in both.
 _FINEST = 2.0**-21
@@ -117,11 +117,11 @@ _FINEST = 2.0**-21
 _MOST_NOISE, _DEVIATIONS = 1e9, 40.0
 # Sums of whole numbers below 2**52 over this many groups are exact in 64 bits.
 MOST_GROUPS = MOST_SHARES
-# Parameters that do not change what is released or sent.
-_OWN = frozenset({"n_jobs"})
+# Parameters that each party has of its own, or that no release depends on.
+_OWN = {"accountant", "noise_seed", "n_jobs", "verbose"}
 
 
-class GroupTask:
+class GroupTask(Task):
     r"""Task of a fit on groups of users: its sums, and the party that adds noise.
 
     The server and all clients create it from the same parameters, and every message
@@ -148,9 +148,9 @@ class GroupTask:
         their parts with pairwise shared keys, so that the server only learns the sum.
         All clients must answer until the end.
     trusted_sum : bool, default=False
-        Must be True with ``noise="distributed"`` and no masks. It states that secure
-        aggregation adds up the answers, or that their receiver is trusted to use only
-        their sum. The plan and the ledgers then record the assumption "summed-parts".
+        Must be True with ``noise="distributed"`` and no masks. It states that the
+        receiver of the answers is trusted to use only their sum. The plan and the
+        ledgers then record the assumption "summed-parts".
     feature_names : sequence of str or None, default=None
         For an ``LRSRegressor``: distinct names of features, without users and offsets.
         Each client must then pass a dataframe with these columns, in any order. With
@@ -171,7 +171,9 @@ class GroupTask:
     feature_names : tuple of str or None
         Names of the features.
     digest : bytes
-        16 bytes that identify everything that is released or sent.
+        16 bytes that identify all parameters of the task.
+    n_steps : int
+        Number of requests: one per sum, and one more that ends a session.
 
     Raises
     ------
@@ -198,7 +200,7 @@ class GroupTask:
         Each client adds noise of variance :math:`s^2 / n`, with `n` = `n_shares` and
         the noise variance :math:`s^2` of a server. The guarantee (`epsilon`, `delta`)
         holds against a party that only sees one sum over clients per request, as with
-        secure aggregation, if at least `n` of the shares in it are unknown to that
+        masks, if at least `n` of the shares in it are unknown to that
         party. With `h` unknown shares, the cost is :math:`\mu \sqrt{n / h}`. Colluding
         clients reduce `h`, and a server that sees the message of a single client has
         :math:`h = 1` (:meth:`cost`, :ref:`lemma-noise-shares`).
@@ -256,7 +258,29 @@ class GroupTask:
         self.feature_names = check_feature_names(feature_names, n_features)
         self.plan = self._planned(self._model)
         self._sums = [m for m in self.plan.mechanisms if isinstance(m, Gaussian)]
-        self.digest = self._made_digest()
+        named = self._model.get_params(deep=False)
+        form = {
+            "model": type(model).__name__,
+            "parameters": {k: v for k, v in named.items() if k not in _OWN},
+            "n_features": n_features,
+            "noise": noise,
+            "n_shares": self.n_shares,
+            "masked": self.masked,
+            "trusted_sum": trusted_sum,
+            "feature_names": self.feature_names,
+            "version": _VERSION,
+        }
+        self._agree(json.loads(json.dumps(form, default=json_default)))
+
+    @classmethod
+    def _of_form(cls, form: dict) -> GroupTask:
+        package = importlib.import_module(__name__.partition(".")[0])
+        del form["version"]  # which is compared in the end
+        # Its module registers the strategies among its parameters.
+        model = getattr(package, MODELS[MODELS.index(form.pop("model"))])
+        given = form.pop("parameters").items()
+        made = {name: read_plain(value) for name, value in given}
+        return cls(model(**made), **form)
 
     def _checked_names(self, masked) -> tuple[str, ...] | None:
         """Return sorted names of the clients that mask their parts."""
@@ -341,52 +365,37 @@ class GroupTask:
         mu = self.plan.mu * math.sqrt(self.n_shares / unknown)
         return gaussian_epsilon(mu, self.plan.delta), self.plan.delta
 
-    def _made_digest(self) -> bytes:
-        said = {
-            "form": _FORM,
-            "model": type(self._model).__name__,
-            "noise": [self.noise, self.n_shares, self.masked],
-            "features": self.feature_names,
-            "board": _plain(self._board),
-            "plan": self.plan.to_dict(),
-        }
-        text = json.dumps(_without_lemmas(said), sort_keys=True, allow_nan=False)
-        return hashlib.sha256(text.encode()).digest()[:TASK_BYTES]
-
-    def __eq__(self, other):
-        if not isinstance(other, GroupTask):
-            return NotImplemented
-        return self.digest == other.digest
-
-    def __hash__(self):
-        return hash(self.digest)
-
     @property
     def n_sums(self) -> int:
         """Number of released sums; one more request ends a session."""
         return len(self._sums)
 
-    def topic(self, step: int) -> Topic:
-        """Topic of a request: a sum, or finally the model."""
-        return Topic.SUM if step < self.n_sums else Topic.MODEL
+    @property
+    def n_steps(self) -> int:
+        """Number of requests: one per sum, and one more that ends a session."""
+        return len(self._sums) + 1
 
-    def shape(self, topic: Topic, step: int) -> tuple[int, ...]:
-        """Shape of the values that answer a request."""
-        if topic is not Topic.SUM:
+    def shape(self, step: int) -> tuple[int, ...]:
+        """Shape of the values that answer a request; none answer the last one."""
+        if step == self.n_sums:
             return (0,)
         return (math.prod(self._sums[step].shape) * self._per_number,)
+
+    def n_numbers(self, step: int) -> int:
+        """Number of scalars that answer a request: none."""
+        return 0
 
     @property
     def _per_number(self) -> int:
         """Values of a reply for each number: both halves of a word under a mask."""
         return 1 if self.masked is None else 2
 
-    def longest(self, topic: Topic | None = None) -> int:
-        """Largest size in bytes of a reply to a topic, or of a request."""
-        if topic is Topic.MODEL:
-            return OVERHEAD
+    def longest(self, step: int | None = None) -> int:
+        """Largest size in bytes of a reply to a step, or of any request."""
+        if step is not None:
+            return 8 * self.shape(step)[0] + OVERHEAD
         most = max(math.prod(mechanism.shape) for mechanism in self._sums)
-        return 8 * (most * self._per_number + 1) + OVERHEAD
+        return 8 * (most + 1) + OVERHEAD
 
     def unit(self, step: int, plan: PrivacyPlan | None = None) -> float:
         """Unit 2**k of a sum, which is sent as an integer multiple of this unit."""
@@ -399,9 +408,6 @@ class GroupTask:
         step = request.step
         if step > self.n_sums:
             raise MessageError("no further request is answered in this session")
-        topic = self.topic(step)
-        if request.topic is not topic:
-            raise MessageError(f"step {step} asks for {topic.name}")
         expected = (0, 0)
         if step:
             expected = (math.prod(self._sums[step - 1].shape) + 1, 1)
@@ -438,48 +444,6 @@ class GroupTask:
         if names is not None and len(names) == model.n_features_in_:
             model.feature_names_in_ = np.array(names, dtype=object)
         return model
-
-
-def _plain(value):
-    """Return a JSON form of a public value, the same for equal values."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, Enum):
-        return str(value)
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float):
-        return (value + 0.0).hex()
-    if isinstance(value, range):
-        return ["range", len(value)]
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return ["array", value.dtype.kind, list(value.shape), _bytes_of(value)]
-    if isinstance(value, np.ndarray):
-        return ["array", _plain(value.tolist())]
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if is_dataclass(value):
-        own = (f.name for f in fields(value) if f.name not in _OWN)
-        named = {name: _plain(getattr(value, name)) for name in own}
-        return [type(value).__name__, named]
-    raise TypeError(f"a task cannot contain a {type(value).__name__}")
-
-
-def _without_lemmas(said: Any) -> Any:
-    """Return plain values without names of lemmas, on which no release depends."""
-    if isinstance(said, dict):
-        return {k: _without_lemmas(v) for k, v in said.items() if k != "lemma"}
-    if isinstance(said, (list, tuple)):
-        return [_without_lemmas(one) for one in said]
-    return said
-
-
-def _bytes_of(array: np.ndarray) -> str:
-    """Return a digest of numbers, whatever their widths and order in memory."""
-    wide = array.astype("<f8") + 0.0 if array.dtype.kind == "f" else array
-    wide = wide.astype("<i8") if wide.dtype.kind in "bi" else wide
-    wide = wide.astype("<u8") if wide.dtype.kind == "u" else wide
-    return hashlib.sha256(np.ascontiguousarray(wide).tobytes()).hexdigest()
 
 
 _HALF = np.uint64(32)

@@ -10,17 +10,10 @@ import numpy as np
 from sklearn.base import clone
 
 from .._messages.answering import AnsweringClient
-from .._messages.messages import (
-    Conversation,
-    MessageError,
-    Reply,
-    Request,
-    Topic,
-    check_name,
-)
+from .._messages.messages import MessageError, Reply, Session
 from .._release.noise import KEY_BYTES, Release, charge
 from .._statistics.user_sums import Released, RememberedRows
-from ..accounting import PrivacyAccountant, PrivacyLeakWarning, ambient_accountant
+from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import ParallelPlan, PrivacyPlan, check_count
 from ._group_tasks import (
@@ -37,7 +30,7 @@ from ._group_tasks import (
 LARGEST_PART = 2.0**52
 
 
-class GroupRounds(Conversation):
+class GroupRounds(Session):
     """All requests of a group task in sequence, and the resulting public model.
 
     The transport runs the loop, as with :class:`Rounds`: until :attr:`done`, it sends
@@ -137,14 +130,12 @@ class GroupRounds(Conversation):
                 f"noise_seed is not used with noise={task.noise!r}, where the server "
                 "adds no noise: pass it to the clients"
             )
-        self._begin(clients, task, min_clients, session)
+        self._open(clients, task, min_clients, session)
         self._plans = self._planned(clients)
         self.plan = self._plan_of_all(noise_seed is not None)
         trusted = task.noise == "server"
         self._release = Release(self.plan, None, noise_seed) if trusted else None
         self._released: list[Released] = []
-        self._present: Request | None = None
-        self._done = False
 
     def _planned(self, clients) -> dict[str, PrivacyPlan]:
         """Return the plans of all clients, by name."""
@@ -161,80 +152,22 @@ class GroupRounds(Conversation):
         alike = all(plan == first for plan in plans.values())
         return first if alike else ParallelPlan.of(plans)
 
-    @property
-    def server(self) -> GroupRounds:
-        """The rounds themselves, which have `clients` as in :class:`Rounds`."""
-        return self
+    def _basis(self) -> np.ndarray | tuple:
+        if not self._released:
+            return ()
+        total, noise_std = self._released[-1]
+        return np.append(total.ravel(), noise_std)[:, None]
 
-    @property
-    def done(self) -> bool:
-        """Whether all sums were released and the last of them was sent."""
-        return self._done
-
-    def request(self) -> Request:
-        """Return the request for `clients`.
-
-        Repeated calls return the same request until it is answered.
-
-        Returns
-        -------
-        Request
-            Request to send, as an object or in its byte form.
-
-        Raises
-        ------
-        MessageError
-            If there are no further requests.
-        """
-        if self._done:
-            raise MessageError("all requests of the task were sent")
-        if self._present is None:
-            self._step += 1
-            basis: np.ndarray | tuple = ()
-            if self._released:
-                total, noise_std = self._released[-1]
-                basis = np.append(total.ravel(), noise_std)[:, None]
-            topic, digest = self.task.topic(self._step), self.task.digest
-            self._present = Request(self._session, digest, self._step, topic, basis)
-            self._request = self._present
-        return self._present
-
-    def collect(self, answers: Mapping[str, object]) -> None:  # type: ignore[override]
-        """Process the answers to the current request.
-
-        Parameters
-        ----------
-        answers : mapping of str to bytes, Reply, exception or None
-            Answers by client. None or a missing entry means no answer in time.
-
-        Raises
-        ------
-        FederationError
-            If fewer than `min_clients` clients are left; nothing is released.
-        MessageError
-            If there was no request since the last answers.
-
-        Warns
-        -----
-        UserWarning
-            For each rejected client, with its name.
-        PrivacyLeakWarning
-            Once, with ``noise="distributed"``, as the answers were seen one by one.
-        """
-        if self._present is None:
-            raise MessageError("there has been no request since the last answers")
-        if self._present.topic is Topic.MODEL:
-            # All sums are released, whether or not clients received the last of them.
-            self._present, self._done = None, True
-            self._valid(answers)
+    def _use(self, replies: list[Reply]) -> None:
+        # All sums are released, whether or not clients received the last of them.
+        if self._step == self.task.n_sums:
             return
-        replies = self._valid(answers)
         self._need_enough()
         self._warn_of_parts()
         if self.task.noise == "node":
             self._add(replies)
-            return
-        self._use(sum(map(self._words, replies)), len(replies))
+        else:
+            self._release_sum(sum(map(self._words, replies)), len(replies))
 
     def _words(self, reply: Reply) -> np.ndarray:
         """Return a part as words, whose sum modulo 2**64 is that of the numbers."""
@@ -251,48 +184,11 @@ class GroupRounds(Conversation):
         warn(
             "answers of clients were collected one by one. The guarantee against a "
             f"party that sees them is only epsilon={epsilon:.4g}, delta={delta:g}. "
-            "For the guarantee of the task, use secure aggregation and collect_sum.",
+            "For the guarantee of the task, let clients mask their parts.",
             PrivacyLeakWarning,
         )
 
-    def collect_sum(self, total, clients: Sequence[str]) -> None:
-        """Process a sum of the answers that the transport computed securely.
-
-        The transport must not reveal two sums for one request to anybody. Their
-        difference would reveal the parts of clients that are in only one of the sums.
-
-        Parameters
-        ----------
-        total : array-like of whole numbers
-            Sum of the values in the replies of these clients, which were not seen
-            separately.
-        clients : sequence of str
-            Clients whose values are in the sum. All others are rejected.
-
-        Raises
-        ------
-        FederationError
-            If there are fewer than `min_clients` clients; nothing is released.
-        MessageError
-            If no sum was requested, if it has another shape, or with ``noise="node"``,
-            where each client's noise has its own grid.
-        """
-        if self.task.masked is not None:
-            raise MessageError("the answers are already masked: use collect")
-        if self.task.noise == "node":
-            raise MessageError('with noise="node" every answer is public: use collect')
-        if self._present is None or self._present.topic is not Topic.SUM:
-            raise MessageError("no sum was requested since the last answers")
-        total = np.asarray(total)
-        shape = self.task.shape(Topic.SUM, self._step)
-        if total.shape != shape or total.dtype.kind not in "iu":
-            raise MessageError(f"the sum must contain whole numbers of shape {shape}")
-        for name in set(self.clients) - set(clients):
-            self._reject(name, "its part is not in the sum")
-        self._need_enough()
-        self._use(total.astype(np.uint64), len(self.clients))
-
-    def _use(self, total: np.ndarray, n_parts: int) -> None:
+    def _release_sum(self, total: np.ndarray, n_parts: int) -> None:
         """Release a sum; if clients have added the noise, it is released already."""
         mechanism = self.task.plan.mechanisms[self._step]
         values = total.astype(np.int64).astype(np.float64) * self.task.unit(self._step)
@@ -305,7 +201,6 @@ class GroupRounds(Conversation):
         else:
             noise_std *= math.sqrt(n_parts / self.task.n_shares)
         self._released.append(Released(values, noise_std))
-        self._present = None
 
     def _add(self, replies: Sequence[Reply]) -> None:
         """Add up parts that have their own noise, each on the grid of its client."""
@@ -319,14 +214,10 @@ class GroupRounds(Conversation):
         most = self.task.plan.mechanisms[self._step].magnitude
         values = np.clip(values, -most, most)
         self._released.append(Released(values, math.sqrt(variance)))
-        self._present = None
-
-    def _shape(self) -> tuple[int, ...]:
-        return self.task.shape(self._request.topic, self._step)
 
     def _check(self, name: str, answer: Reply) -> None:
         values = answer.values
-        if self.task.masked is not None and self._request.topic is Topic.SUM:
+        if self.task.masked is not None and self._step < self.task.n_sums:
             if not are_halves(values):
                 raise MessageError(
                     "its part of a sum does not consist of halves of words"
@@ -336,9 +227,10 @@ class GroupRounds(Conversation):
                 "its part of a sum does not consist of whole numbers up to 2**52"
             )
         mu = self._plans[name].mu
-        if not math.isclose(answer.mu, mu, rel_tol=1e-9):
+        if answer.n_samples or not math.isclose(answer.mu, mu, rel_tol=1e-9):
             raise MessageError(
                 f"its budget is not the agreed one: mu={answer.mu:g} instead of {mu:g}"
+                ", or it has sent a number of rows"
             )
 
     def result(self):
@@ -429,10 +321,8 @@ class GroupClient(AnsweringClient):
     ):
         if not isinstance(task, GroupTask):
             raise TypeError("task must be a GroupTask")
-        check_name(name)
-        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
-            raise ValueError("accountant must be a PrivacyAccountant or None")
-        self._accountant = ambient_accountant() if accountant is None else accountant
+        self._open(name, task)
+        self._use_ledger(accountant)
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
                 'noise_seed is not used with noise="server", where clients add no '
@@ -445,7 +335,6 @@ class GroupClient(AnsweringClient):
         self._noise_seed = noise_seed
         plan = task.plan_of(epsilon, delta)
         self.plan = replace(plan, seeded=noise_seed is not None)
-        self._open(name, task)
         if self.plan.seeded:
             warn(self._seeded(), PrivacyLeakWarning)
         self._release: Release | None = None
@@ -467,38 +356,25 @@ class GroupClient(AnsweringClient):
             raise MessageError("there is no model yet: the session is not over")
         return self._model
 
-    def _checked(self, request: Request):
-        before = self.task.check(request)
-        if len(self._answers) < len(self._begun) or (
-            self._begun and self._rows is None
-        ):
-            raise MessageError("the session failed at the client; its budget is spent")
-        return before
-
-    def _start(self, request: Request) -> None:
+    def _charge(self, ledger) -> None:
         if self.task.noise == "server":
-            self._charge_session(request, lambda own: charge(self.plan, own, None))
+            charge(self.plan, ledger, None)
         else:
-            self._release = self._charge_session(
-                request, lambda own: Release(self.plan, own, self._noise_seed)
-            )
-        self._session = request.session
-        self._begun[request.step] = request
-        self._read = self._group()
-        self._rows = RememberedRows(self._read[0])
+            self._release = Release(self.plan, ledger, self._noise_seed)
 
-    def _answered(self, request: Request, brought) -> Reply:
-        task, step = self.task, request.step
-        if brought is not None:
+    def _answer(self, step: int, given) -> tuple[tuple, np.ndarray]:
+        task = self.task
+        if self._rows is None:
+            self._read = self._group()
+            self._rows = RememberedRows(self._read[0])
+        if given is not None:
             shape = task.plan.mechanisms[step - 1].shape
-            total = np.array(brought[:-1]).reshape(shape)
-            self._released.append(Released(total, float(brought[-1])))
-        values = np.zeros(0)
+            total = np.array(given[:-1]).reshape(shape)
+            self._released.append(Released(total, float(given[-1])))
         if step < task.n_sums:
-            values = self._part(step)
-        else:
-            self._finish()
-        return self._reply(request, values)
+            return (), self._part(step)
+        self._finish()
+        return (), np.zeros(0)
 
     def _part(self, step: int) -> np.ndarray:
         """Return the group's part of the next sum, with noise if the client adds it."""

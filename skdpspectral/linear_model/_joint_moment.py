@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,23 +16,15 @@ import numpy as np
 from scipy.special import softmax
 
 from .. import sensitivity
-from .._linalg.walks import RowWalk, reduce_rows
+from .._linalg.walks import RowWalk, reduce_rows, sum_of_outer_products
 from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
 from .._tables.clipping import Box, clip_rows
-from .._tables.clusters import (
-    ClusterRows,
-    ClusterTable,
-    cluster_table,
-    cut_for_parts,
-    is_on_cluster,
-)
+from .._tables.clusters import ClusterRows, cluster_table, is_on_cluster
 from .._tables.files import rows_beside
 from .._tables.table import DeferredRead, deferred_rows, deferred_targets
-from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Exact, Gaussian, Neighbors
-from ._kernels_ridge import sum_of_row_products
+from ..mechanisms import Neighbors
 
 # Votes of a search through all floats, and of one through lengths.
 _VOTES, _LENGTH_VOTES = 24, 12
@@ -79,22 +71,18 @@ class Medians(Statistic):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the votes."""
+        name, n_votes = "median", _VOTES
         if self.of_lengths:
-            return tuple(f"spread_{step}" for step in range(_LENGTH_VOTES))
-        return tuple(f"median_{step}" for step in range(_VOTES))
-
-    def planned(self, name: str, mu: float) -> Gaussian:
-        """Plan one vote."""
-        moved = sensitivity.vote_sensitivity(self.n_targets, Neighbors.REPLACE_ONE)
-        more = {"magnitude": float(self.n_samples), "lemma": "votes"}
-        return calibrate_gaussian(name, moved, mu, (self.n_targets,), **more)
+            name, n_votes = "spread", _LENGTH_VOTES
+        return tuple(f"{name}_{step}" for step in range(n_votes))
 
     def each(self, mu: float) -> tuple:
         """Plan all votes at a cost of mu each; infinite mu means no noise."""
-        if math.isfinite(mu):
-            return super().each(mu)
-        return tuple(Exact(name, (self.n_targets,)) for name in self.names)
+        moved = sensitivity.vote_sensitivity(self.n_targets, Neighbors.REPLACE_ONE)
+        more = {"magnitude": float(self.n_samples), "lemma": "votes"}
+        names, shape = self.names, (self.n_targets,)
+        first: Any = calibrate_alike(names[:1], moved, mu, shape, **more)[0]
+        return tuple(replace(first, name=name) for name in names)
 
     def are_sure(self, mu: float, rows_per_noise: float = _ROWS_PER_NOISE) -> bool:
         """Return whether all rows together outvote the noise at a cost of mu."""
@@ -104,7 +92,12 @@ class Medians(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release medians of the columns of rows, or of lengths from given centers."""
         (center,) = given or (None,)
-        edges, logs = self._prior()
+        edges, likely = _PARTS, _LIKELY
+        if not self.of_lengths:
+            edges = np.concatenate([-edges[:0:-1], edges])
+            likely = np.concatenate([likely[::-1], likely])
+        # Intervals of keys and their log-probabilities, for each target.
+        edges, logs = (np.tile(a, (self.n_targets, 1)) for a in (edges, np.log(likely)))
         for name in self.names:
             limits, edges, logs = _halved(edges, logs)
             kernel = partial(_votes_above, limits=limits, center=center)
@@ -117,21 +110,9 @@ class Medians(Statistic):
             logs = logs + np.where(above, 0.5, -0.5) * odds
         return _nearest_to_half(edges, logs)
 
-    def _prior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return edges of intervals of keys, and log-probabilities, per target."""
-        edges, likely = _PARTS, _LIKELY
-        if not self.of_lengths:
-            edges = np.concatenate([-edges[:0:-1], edges])
-            likely = np.concatenate([likely[::-1], likely])
-        shape = self.n_targets, 1
-        return np.tile(edges, shape), np.tile(np.log(likely), shape)
-
 
 def _halved(edges: np.ndarray, logs: np.ndarray) -> tuple:
-    """Return the limits that halve the probabilities, and the split intervals.
-
-    Keys are uniform within an interval; `edges` has shape (k, m + 1), `logs` (k, m).
-    """
+    """Return limits that halve the probabilities, and the intervals that they split."""
     shares = softmax(logs, axis=1)
     below = np.cumsum(shares, axis=1)
     at = np.argmax(below >= 0.5 * below[:, -1:], axis=1)
@@ -150,10 +131,7 @@ def _halved(edges: np.ndarray, logs: np.ndarray) -> tuple:
 
 
 def _nearest_to_half(edges: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Return the limits used in votes that are closest to half the probability.
-
-    Between them, an interval may span many magnitudes.
-    """
+    """Return the limits used in votes that are closest to half the probability."""
     below = np.cumsum(softmax(logs, axis=1), axis=1)[:, :-1]
     edges = edges[:, 1:-1]
     below = np.where(np.isin(np.abs(edges), _PARTS[1:]), np.inf, below)
@@ -195,7 +173,6 @@ class TargetMeans(Statistic):
         return sensitivity.box_radius(np.ones(self.n_targets))
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the release at a cost of mu; infinite for no noise."""
         n, k = self.n_samples, self.n_targets
         moved = sensitivity.mean_sensitivity(self._radius, n)
         error = mean_summation_error(self._radius, n, k)
@@ -246,14 +223,11 @@ class TargetLocations(Combination):
 
     def __init__(self, n_samples: int, n_targets: int, box: Box | None, mu: float):
         self.box, self.are_sure = box, True
-        medians, means = (
-            Medians(n_samples, n_targets),
-            TargetMeans(n_samples, n_targets),
-        )
-        parts: dict[str, Statistic] = {"means": means}
+        shape = n_samples, n_targets
+        parts: dict[str, Statistic] = {"means": TargetMeans(*shape)}
         if box is None:
-            spreads = Medians(n_samples, n_targets, of_lengths=True)
-            parts = {"medians": medians, "spreads": spreads, "means": means}
+            medians, spreads = Medians(*shape), Medians(*shape, of_lengths=True)
+            parts = {"medians": medians, "spreads": spreads, **parts}
             costs = {k: math.sqrt(v) * mu for k, v in _LOCATION_SHARES.items()}
             if not medians.are_sure(costs["medians"], _ROWS_PER_NOISE_OF_BOX):
                 parts, self.are_sure = {"medians": medians}, medians.are_sure(mu)
@@ -279,19 +253,16 @@ class TargetLocations(Combination):
 # -- rows with their targets -------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class JointRows:
-    """Features and targets of the same rows, in memory, in files or on a cluster.
+    """Features and targets of the same rows, in memory, in files or on a cluster."""
 
-    ``of("X", "y")`` returns both side by side, ``of("X")`` or ``of("y")`` one of them;
-    `step` selects every `step`-th row.
-    """
-
-    def __init__(self, features: Any, targets: Any) -> None:
-        self._tables = {"X": features, "y": targets}
+    X: Any
+    y: Any
 
     def of(self, *names: str, step: int = 1) -> Any:
-        """Return some of the tables side by side."""
-        return rows_beside([self._tables[name] for name in names], step)
+        """Return "X", "y" or both side by side, of every `step`-th row."""
+        return rows_beside([getattr(self, name) for name in names], step)
 
 
 def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
@@ -302,27 +273,27 @@ def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
     """
     unread = deferred_rows(estimator, X, in_blocks=True)
     table, n_rows = cluster_table(X), unread.shape[0]
-    if targets_of is None and table is not None and is_on_cluster(y):
-        column = deferred_targets(estimator, y, n_rows, beside=table).read
-        return DeferredRead((n_rows,), lambda: _on_cluster(unread, table, column()))
-    reader = targets_of or partial(deferred_targets, estimator, several=True)
+    distant = targets_of is None and table is not None and is_on_cluster(y)
+    if distant:
+        reader = partial(deferred_targets, estimator, beside=table)
+    else:
+        reader = targets_of or partial(deferred_targets, estimator, several=True)
     targets = reader(y, n_rows)
 
     def read():
-        rows, values = unread.read(), targets.read().reshape(n_rows, -1)
-        if table is None:
-            return JointRows(rows, values)
-        parts = cut_for_parts(values, table.sizes)
-        return JointRows(rows, ClusterRows(parts, table.sizes, values.shape[1]))
+        rows, values = unread.read(), targets.read()
+        parts, width = values, 1
+        if not distant:
+            values = values.reshape(n_rows, -1)
+            if table is None:
+                return JointRows(rows, values)
+            parts, width = table.cut(values), values.shape[1]
+        joint = JointRows(rows, ClusterRows(parts, table.sizes, width))
+        if distant:  # every value is checked
+            reduce_rows(joint.of("y"), RowWalk(), sum_of_targets)
+        return joint
 
-    return DeferredRead(targets.shape, read)
-
-
-def _on_cluster(unread: DeferredRead, table: ClusterTable, column: list):
-    """Check rows and a column on a cluster, and return them side by side."""
-    joint = JointRows(unread.read(), ClusterRows(column, table.sizes, 1))
-    reduce_rows(joint.of("y"), RowWalk(), sum_of_targets)  # every value is checked
-    return joint
+    return DeferredRead((n_rows,) if distant else targets.shape, read)
 
 
 # -- what is released of them ------------------------------------------------------
@@ -345,7 +316,6 @@ class MeanSquare(Statistic):
     name: str = "mean_square"
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the release at a cost of mu; infinite for no noise."""
         # Numbers in [0, 1] are in a ball of half that size.
         moved = sensitivity.mean_sensitivity(0.5, self.n_samples)
         error = mean_summation_error(1.0, self.n_samples, self.n_columns)
@@ -389,7 +359,6 @@ class JointMoment(Statistic):
     name: str = "joint_moment"
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the release at a cost of mu; infinite for no noise."""
         shape = (self.n_columns + self.intercept,) * 2
         n, p = self.n_samples, self.n_columns
         return calibrate_alike(
@@ -406,7 +375,7 @@ class JointMoment(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the moment of the given columns, under a given map."""
         row_map, kept = given
-        kernel = partial(sum_of_row_products, n_columns=len(kept))
+        kernel = partial(sum_of_outer_products, n_features=len(kept))
         exact = np.zeros((self.n_columns + self.intercept,) * 2)
         sums = reduce_rows(rows, RowWalk(row_map), kernel)
         exact[np.ix_(kept, kept)] = sums / self.n_samples
@@ -466,13 +435,12 @@ _SCALED_ROWS, _RARELY = 100_000, 0.01
 _USUAL_NOISE, _GROWTH, _LONGEST, _ENDLESS = 0.05, 0.25, 2.0, 1024.0
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """The releases: the moment of the seen columns, and units of all columns.
+class Fitted(NamedTuple):
+    """The moment of the seen columns, with the units and limits of all columns.
 
     Columns are features, targets and, with an intercept, a constant. `spread` is the
     deviation of the off-diagonal noise, and `cross_spread` that of products with
-    targets. `limits` are the clipping limits of all columns.
+    targets.
     """
 
     matrix: np.ndarray
@@ -513,12 +481,22 @@ class RegressionMoments(Combination):
         self.intercept, self.square = intercept, square
         feature_units = None if square is None else (0.0, 1.0)
         self.units = {"X": feature_units, "y": target_units}
-        self.step = self._step()
+        # Scales are computed from every `step`-th row of a long table.
+        reach = _RARELY * mu * math.sqrt(_LEAST_SCALES)
+        enough = _PER_NOISE * math.sqrt(n_features) / reach
+        self.step = max(1, int(n_samples / max(enough, _SCALED_ROWS)))
         parts: dict[str, Statistic] = {}
         shares: dict[str, float] = {}
         for name in ("y", "X"):
             if self._is_scaled(name):
-                parts[name] = self._scales(name)
+                parts[name] = FeatureScales(
+                    -(-n_samples // self.step),
+                    self.widths[name],
+                    intercept,
+                    self.boxes[name],
+                    prefix="target_" * (name == "y"),
+                    factor=_SURER[name],
+                )
                 shares[name] = self._scale_share(name)
         if "X" not in parts and square is None:
             if intercept and target_units is not None:
@@ -547,27 +525,11 @@ class RegressionMoments(Combination):
 
     # -- what is public ------------------------------------------------------------
 
-    def _step(self) -> int:
-        """Return k if scales are computed from every k-th row of a long table."""
-        reach = _RARELY * self._mu * math.sqrt(_LEAST_SCALES)
-        enough = _PER_NOISE * math.sqrt(self.widths["X"]) / reach
-        return max(1, int(self.n_samples / max(enough, _SCALED_ROWS)))
-
     def _is_scaled(self, name: str) -> bool:
         """Return whether features, or targets, get private scales."""
         if self.units[name] is not None:
             return False
         return self.boxes[name] is None or self._visible(name) < _BLIND[name]
-
-    def _scales(self, name: str) -> FeatureScales:
-        return FeatureScales(
-            -(-self.n_samples // self.step),
-            self.widths[name],
-            self.intercept,
-            self.boxes[name],
-            prefix="target_" * (name == "y"),
-            factor=_SURER[name],
-        )
 
     def _scale_share(self, name: str) -> float:
         """Return the share of mu**2 of private scales."""
@@ -612,28 +574,24 @@ class RegressionMoments(Combination):
                 "budget, so targets are predicted by a constant alone; use more rows, "
                 "fewer features, a larger epsilon, or pass public bounds",
             )
-        said = []
-        for name, of in (("X", "feature"), ("y", "target")):
-            scales = self.parts().get(name)
-            share = 0.0 if scales is None else scales.smallest_visible_share(plan)
-            if share > 1.0:
-                said.append(
-                    f"no {of} can be seen: of {scales.n_samples} pairs of rows, "
-                    f"{share * scales.n_samples:.0f} would have to differ in it; use "
-                    "more rows, fewer features, a larger epsilon, or pass public "
-                    "bounds"
-                )
-        return tuple(said)
+        parts = self.parts()
+        scales = {name: parts[name] for name in self.widths if name in parts}
+        return tuple(
+            text.replace("feature can", "target can" if name == "y" else "feature can")
+            + ", or pass public bounds"
+            for name, part in scales.items()
+            for text in part.unseen_features(plan)
+        )
 
     # -- what is released ----------------------------------------------------------
 
     def run(self, release: Any, rows: Any, *given: Any) -> Fitted:
         """Release scales, and the moment of standardized rows."""
+        width = sum(self.widths.values())
         if self.location is not None:
-            width = sum(self.widths.values())
-            nothing = np.zeros(width), np.ones(width), np.zeros(width, dtype=bool)
-            return self._location_alone(self.location, release, rows, Units(*nothing))
-        both = [self._units(name, release, rows) for name in ("X", "y")]
+            units = Units(np.zeros(width), np.ones(width), np.zeros(width, dtype=bool))
+            return self._location_alone(self.location, release, rows, units)
+        both = [self._units(name, release, rows) for name in self.widths]
         units = Units(*map(np.concatenate, zip(*both, strict=True)))
         moment = self.parts()["moment"]
         if not both[1].seen.any() and isinstance(moment, Choice):
@@ -660,21 +618,20 @@ class RegressionMoments(Combination):
             radius=radius,
             intercept=self.intercept,
         )
-        kept = np.append(columns, [len(units.seen)] * self.intercept).astype(int)
-        table = rows.of("X", "y")
-        released = self.moment.run(release, table, row_map, kept) * radius**2
+        kept = np.append(columns, [width] * self.intercept).astype(int)
+        released = self.moment.run(release, rows.of("X", "y"), row_map, kept)
         # In units of the targets themselves.
-        matrix, spread = released / np.outer(divisor, divisor), noise * radius**2
+        matrix = released * radius**2 / np.outer(divisor, divisor)
+        spread = noise * radius**2
         return Fitted(matrix, spread, spread / weight, units, limits)
 
     def _location_alone(self, location, release, rows, units: Units) -> Fitted:
         """Release locations of targets in place of the remaining releases."""
         center = units.center.copy()
         center[self.widths["X"] :] = location.run(release, rows.of("y"))
-        size = int(units.seen.sum()) + 1
+        matrix = np.zeros((int(units.seen.sum()) + 1,) * 2)
         units = units._replace(center=center)
-        limits = self._limits(units, 0.0)
-        return Fitted(np.zeros((size, size)), 0.0, 0.0, units, limits)
+        return Fitted(matrix, 0.0, 0.0, units, self._limits(units, 0.0))
 
     def _units(self, name: str, release, rows) -> Units:
         """Return public or released units of features or of targets."""
@@ -696,11 +653,11 @@ class RegressionMoments(Combination):
     def _limits(self, units: Units, noise: float) -> tuple[np.ndarray, np.ndarray]:
         """Return clipping limits: bounds, and many deviations from the mean."""
         reach = FARTHEST if noise and self.intercept else math.inf
+        low, high = self._edges()
         with np.errstate(all="ignore"):
             spread = np.where(units.seen, reach * units.scale, math.inf)
-            low, high = units.center - spread, units.center + spread
-        edges = self._edges()
-        return np.maximum(low, edges[0]), np.minimum(high, edges[1])
+            inner = units.center - spread, units.center + spread
+        return np.maximum(inner[0], low), np.minimum(inner[1], high)
 
     def _edges(self) -> list[np.ndarray]:
         """Return public bounds of all columns, infinite if there are none."""
@@ -714,10 +671,7 @@ class RegressionMoments(Combination):
         return sides
 
     def _mean_squares(self, release, rows, units: Units, squares) -> tuple:
-        """Return mean squared lengths of features and targets, from one release.
-
-        Columns with private scales count as usual.
-        """
+        """Return mean squared lengths of features and targets, from one release."""
         low, high = self._edges()
         edges = np.maximum(abs(low - units.center), abs(high - units.center))
         in_box = units.seen & np.isfinite(edges)

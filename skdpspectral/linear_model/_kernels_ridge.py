@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import softmax
 
 from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
-from .._linalg.walks import blas_threads
-
-
-def sum_of_row_products(blocks: Iterable, n_columns: int) -> np.ndarray:
-    """Return the symmetric sum of outer products of blocks of float64 rows."""
-    total = np.zeros((n_columns, n_columns))
-    with blas_threads(n_columns):
-        for rows in blocks:
-            total += rows.T @ rows
-    return total
 
 
 class Moment(NamedTuple):
@@ -127,14 +116,11 @@ def chosen(
     """Return coefficients (P, k), and the best floors of eigenvalues (k,).
 
     Coefficients average two estimates. The first inverts the released moment with
-    eigenvalues raised to a floor; the floor and a factor of at most 1 minimize a
-    pessimistic version of Stein's unbiased risk estimate. The second is a posterior
-    mean. If no floor is better than a constant, coefficients are 0 and the floor is
-    infinite.
-
-    With `alike`, targets are scores of classes with a common floor, factor and prior.
-    As only their order matters, the best floor is used alone if none is better than
-    zeros.
+    eigenvalues raised to a floor; floor and factor minimize a pessimistic version of
+    Stein's unbiased risk estimate. The second is a posterior mean. If no floor is
+    better than a constant, coefficients are 0 and the floor is infinite. With `alike`,
+    targets are scores of classes, of which only the order matters: floor, factor and
+    prior are common, and the best floor is used alone if none is better than zeros.
     """
     found, constant = _constants(moment, intercept)
     pooled = _summed if alike else np.asarray
@@ -219,19 +205,13 @@ def _noise_left(values, kept, spread: float) -> float:
 
 
 def _is_filled(moment: Moment) -> bool:
-    """Return whether rows were clipped to almost nothing, by scales far too small.
-
-    The second moment of the constant, 1 for unclipped rows, shows it.
-    """
+    """Return whether the moment of the constant shows that scales are far too small."""
     surely = float(moment.regressors[-1, -1]) + 2.0 * math.sqrt(2.0) * moment.spread
     return surely < _LEAST_CONSTANT
 
 
 def _constants(moment: Moment, intercept: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the constants of models without features, and their risks.
-
-    They are shrunk like coefficients; the square of the constant is 1 unless clipped.
-    """
+    """Return the shrunk constants of models without features, and their risks."""
     found, risk = np.zeros(moment.cross.shape), np.zeros(moment.cross.shape[1])
     if intercept:
         cross, noise = moment.cross[-1], moment.cross_spread
@@ -274,23 +254,6 @@ def _terms(moment, values, inverse, differences, turned, solution):
     fitted = fitted - 2.0 * moment.spread**2 * (bias @ product)
     explained = product.sum(axis=0) - moment.cross_spread**2 * inverse.sum()
     return explained, fitted
-
-
-def leading(moment: Moment, n_components: int, intercept: bool):
-    """Return the moment along leading eigenvectors of the features, and these.
-
-    The eigenvectors are columns; a constant is kept.
-    """
-    order = len(moment.regressors) - intercept
-    _, vectors = np.linalg.eigh(moment.regressors[:order, :order])
-    basis = np.zeros((len(moment.regressors), min(n_components, order) + intercept))
-    width = basis.shape[1] - intercept
-    basis[:order, :width] = vectors[:, order - width :]
-    if intercept:
-        basis[-1, -1] = 1.0
-    regressors = basis.T @ moment.regressors @ basis
-    cross = basis.T @ moment.cross
-    return moment._replace(regressors=regressors, cross=cross), basis
 
 
 def moment_least_squares(moment: Moment) -> tuple[np.ndarray, np.ndarray] | None:

@@ -12,7 +12,7 @@ new fits of the users with the largest errors.
 
 from __future__ import annotations
 
-import warnings
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -32,12 +32,8 @@ _CG_ENOUGH = 0.1
 # Rows that the preconditioner is made from, and features that it is worth it for.
 _MEAN_GRAM_ROWS = 1 << 17
 _MEAN_GRAM_FEATURES = 2048
-# Grams of all users are kept up to so many numbers.
-_KEPT_GRAM_NUMBERS = 1 << 27
 # Numbers that stay in the cache between two products.
 _CACHED_NUMBERS = 1 << 16
-# From so many features on, forming Grams costs more than a few products with X.
-_GRAM_FEATURES = 24
 
 
 def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
@@ -52,47 +48,35 @@ def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
 
 def packed_outer(weights: np.ndarray) -> np.ndarray:
     """Packed w w' of each user, of shape (n_users, r (r + 1) / 2)."""
-    n_users, size = weights.shape
-    out = per_user.empty_stack(n_users, size * (size + 1) // 2)
-    starts = _row_starts(size)
-    for row in range(size):
-        place = slice(starts[row], starts[row + 1])
+    size = weights.shape[1]
+    out = per_user.empty_stack(len(weights), n_packed(size))
+    for row, place in enumerate(_packed_rows(size)):
         np.multiply(weights[:, row:], weights[:, row, None], out=out[:, place])
-    factors = np.full(out.shape[1], np.sqrt(2.0))
-    factors[starts[:-1]] = 1.0
-    out *= factors
+        out[:, place.start + 1 : place.stop] *= np.sqrt(2.0)
     return out
 
 
-def _row_starts(size: int) -> np.ndarray:
-    """Return the start of each row of a packed upper triangle, and its end."""
-    return np.cumsum([0, *range(size, 0, -1)])
+def _packed_rows(size: int) -> list[slice]:
+    """Return the places of the rows of a packed upper triangle."""
+    starts = np.cumsum([0, *range(size, 0, -1)])
+    return list(itertools.starmap(slice, itertools.pairwise(starts)))
 
 
-def packed_grams(block: Block) -> np.ndarray:
-    """Packed X'X of each user, of shape (n_users, d (d + 1) / 2)."""
+def packed_grams(block: Block, factors=1.0, out=None) -> np.ndarray:
+    """Packed X'X of each user, (n_users, d (d + 1) / 2), times factors (n_users, 1)."""
     d = block.X.shape[2]
-    out = np.empty((len(block), d * (d + 1) // 2))
-    write_packed_grams(block, np.ones((len(block), 1)), out)
-    return out
-
-
-def write_packed_grams(block: Block, factors: np.ndarray, out: np.ndarray) -> None:
-    """Write packed X'X of each user, times a factor.
-
-    `factors` (n_users, 1). `out` (n_users, d (d + 1) / 2): where to write.
-    """
-    d = block.X.shape[2]
+    out = np.empty((len(block), n_packed(d))) if out is None else out
     # A copy: numpy mirrors the triangle of a product of a matrix with itself, entry by
     # entry, which takes longer than the other triangle.
     again = per_user.joined([block.X])
     grams = per_user.products(again, block.X, transpose_left=True)
     beside = factors * np.sqrt(2.0)
-    starts = _row_starts(d)
-    for row in range(d):
-        place = slice(starts[row], starts[row + 1])
+    places = _packed_rows(d)
+    for row, place in enumerate(places):
         np.multiply(grams[:, row, row:], beside, out=out[:, place])
-    out[:, starts[:-1]] = np.diagonal(grams, axis1=1, axis2=2) * factors
+    diagonal = np.diagonal(grams, axis1=1, axis2=2)
+    out[:, [place.start for place in places]] = diagonal * factors
+    return out
 
 
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:
@@ -108,149 +92,11 @@ def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarr
     return full.transpose(2, 0, 3, 1).reshape(size, size)
 
 
-def solve_curvature(curvature: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the matrix D of shape (d, r) with curvature vec(D) = vec(right)."""
-    _require_finite(curvature, right)
-    largest = float(np.diagonal(curvature).max(initial=0.0))
-    if not largest > 0.0:
-        return np.zeros_like(right)
-    flat = right.T.ravel()
-    matrix = curvature / largest + _JITTER * np.eye(len(flat))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", linalg.LinAlgWarning)
-            solution = linalg.solve(matrix, flat / largest, assume_a="pos")
-    except linalg.LinAlgError:
-        solution = linalg.lstsq(matrix, flat / largest)[0]
-    return solution.reshape(right.shape[::-1]).T
-
-
-def _require_finite(*arrays: np.ndarray) -> None:
-    """Raise LinAlgError for arrays that are not finite."""
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise np.linalg.LinAlgError("numbers are out of the range of float64")
-
-
 def positive_qr(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the QR decomposition with a nonnegative diagonal of R."""
     Q, R = np.linalg.qr(U)
     signs = np.where(np.diagonal(R) < 0.0, -1.0, 1.0)
     return Q * signs, R * signs[:, None]
-
-
-def _few_users(block: Block):
-    """Yield slices of users whose rows fit into the cache."""
-    size = max(1, _CACHED_NUMBERS // max(1, block.X[0].size))
-    return (slice(i, i + size) for i in range(0, len(block), size))
-
-
-class SharedStep:
-    """Least-squares improvement of U, given the users' parameters.
-
-    `solver`: "direct" forms the curvature from the rows at each step, "cached" from
-    users' Grams in memory; both solve a dr x dr system. "cg" takes one or two
-    conjugate-gradient steps, whose cost does not depend on the rank; its preconditioner
-    is exact if users' weights are independent of their features.
-    """
-
-    def __init__(self, rows: UserRows, solver: str, n_jobs=None):
-        self._rows, self._n_jobs = rows, n_jobs
-        d = rows.n_features
-        self._n_packed = d * (d + 1) // 2
-        if solver == "auto":
-            small = rows.n_users * self._n_packed <= _KEPT_GRAM_NUMBERS
-            solver = "cached" if small and d <= _GRAM_FEATURES else "cg"
-        self.solver = solver
-        self._grams: np.ndarray | None = None
-        self._factor = None
-
-    def __call__(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return the change of U, (n_features, rank).
-
-        `weights`, (n_users, rank), are w, and `gradient` is sum_i X_i' e_i w_i' at U.
-        """
-        if self.solver == "cg":
-            return self._conjugate_gradient(weights, gradient)
-        packed = self._packed_curvature(weights)
-        return solve_curvature(
-            curvature_matrix(packed, weights.shape[1], self._rows.n_features), gradient
-        )
-
-    def _packed_curvature(self, weights: np.ndarray) -> np.ndarray:
-        if self.solver == "cached":
-            return packed_outer(weights).T @ self._cached_grams()
-
-        def part(block):
-            return packed_outer(weights[block.users]).T @ packed_grams(block)
-
-        return sum(self._rows.map(part, self._n_jobs))
-
-    def _cached_grams(self) -> np.ndarray:
-        if self._grams is None:
-            self._grams = np.empty((self._rows.n_users, self._n_packed))
-
-            def fill(block):
-                self._grams[block.users] = packed_grams(block)
-
-            self._rows.map(fill, self._n_jobs)
-        return self._grams
-
-    def _curvature_times(self, weights: np.ndarray, direction: np.ndarray):
-        """Return sum_i G_i D w_i w_i' for a direction D of the shape of U."""
-
-        def part(block):
-            own = weights[block.own]
-            moved = (own @ direction.T)[:, :, None]
-            curved = np.empty((len(own), block.X.shape[2]))
-            # A few users at a time: their rows are still in the cache when read again.
-            for some in _few_users(block):
-                seen = block.X[some] @ moved[some]
-                np.matmul(block.Xt[some], seen, out=curved[some, :, None])
-            return curved.T @ own
-
-        return sum(self._rows.map(part, self._n_jobs))
-
-    def _conjugate_gradient(self, weights: np.ndarray, gradient: np.ndarray):
-        """Iterate from zero, preconditioned by sum w w' (x) the mean Gram."""
-        outer = weights.T @ weights
-        ridge = _JITTER * max(float(np.trace(outer)), np.finfo(float).tiny)
-        inverse = np.linalg.inv(outer + ridge * np.eye(len(outer)))
-        change, rest = np.zeros_like(gradient), gradient.copy()
-        direction = whitened = self._precondition(rest) @ inverse
-        product = first = np.vdot(rest, whitened)
-        for _ in range(_CG_STEPS):
-            if not product > _CG_ENOUGH**2 * first or not first > 0.0:
-                break
-            curved = self._curvature_times(weights, direction)
-            length = product / np.vdot(direction, curved)
-            change, rest = change + length * direction, rest - length * curved
-            whitened = self._precondition(rest) @ inverse
-            before, product = product, np.vdot(rest, whitened)
-            direction = whitened + product / before * direction
-        return change
-
-    def _precondition(self, right: np.ndarray) -> np.ndarray:
-        if self._rows.n_features > _MEAN_GRAM_FEATURES:
-            return right
-        _require_finite(right)
-        if self._factor is None:
-            gram = self._some_gram()
-            _require_finite(gram)
-            self._factor = linalg.cho_factor(gram)
-        return linalg.cho_solve(self._factor, right)
-
-    def _some_gram(self) -> np.ndarray:
-        """Return the regularized Gram matrix of some rows."""
-        d, n_rows = self._rows.n_features, 0
-        total = np.zeros((d, d))
-        for block in self._rows.blocks():
-            rows = block.X.reshape(-1, d)
-            total += rows.T @ rows
-            n_rows += len(rows)
-            if n_rows >= _MEAN_GRAM_ROWS:
-                break
-        ridge = 1e-3 * float(np.trace(total)) / d
-        return total + max(ridge, np.finfo(float).tiny) * np.eye(d)
 
 
 # Numbers of the contributions that are in memory together.
@@ -274,10 +120,7 @@ def slices_of(block: Block, width: int) -> Iterator[slice]:
 
 
 def start_moments(block: Block) -> np.ndarray:
-    """Packed s s' of each user's correlations s = X'y, scaled to unit norm.
-
-    Returns (n_users, d (d + 1) / 2): vectors of unit norm, or zero.
-    """
+    """Packed s s' of each user's correlations s = X'y, of unit norm or zero."""
     with np.errstate(all="ignore"):  # 0 / 0 of a user without correlations
         s = per_user.products(block.y[:, None], block.X)[:, 0]
         s = s / np.abs(s).max(axis=1, initial=0.0, keepdims=True)
@@ -317,10 +160,9 @@ def _moments(block: Block, weights: np.ndarray, target: np.ndarray, units):
     curvature = out[:, :n_first].reshape(n_users, n_packed(rank), n_packed(d))
     outer = packed_outer(weights) / (counts * units[0])
     if rank == 1:
-        write_packed_grams(block, outer, curvature[:, 0])
+        packed_grams(block, outer, curvature[:, 0])
     else:
-        grams = np.empty((n_users, n_packed(d)))
-        write_packed_grams(block, np.ones((n_users, 1)), grams)
+        grams = packed_grams(block)
         np.multiply(outer[:, :, None], grams[:, None, :], out=curvature)
     gradient = out[:, n_first:].reshape(n_users, rank, d)
     np.multiply((weights / (counts * units[1]))[:, :, None], right, out=gradient)
@@ -334,10 +176,9 @@ def row_norms(vectors: np.ndarray) -> np.ndarray:
 
 
 def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
-    """Return least-squares U, (n_features, rank), from summed contributions.
+    """Return least-squares U, (n_features, rank), from a sum of :func:`user_moments`.
 
-    `total` has the sums of :func:`user_moments`; `floor` is the least eigenvalue of the
-    curvature. U is not orthonormal.
+    `floor` is the least eigenvalue of the curvature.
     """
     size = n_curvature(rank, n_features)
     packed = total[:size].reshape(n_packed(rank), -1)
@@ -358,14 +199,7 @@ COLD_STARTS = 3
 
 @dataclass
 class UserParameters:
-    """Parameters of all users: arrays whose first axis is the user.
-
-    `weights` (n_users, rank): w.
-    `support` (n_users, sparsity): features of b.
-    `sparse` (n_users, sparsity): b on its support.
-    `loss` (n_users,): penalized squared error.
-    `step` (n_users,): length of the next step of pursuit.
-    """
+    """Parameters of all users as in ``LocalFit``, and their next steps of pursuit."""
 
     weights: np.ndarray
     support: np.ndarray
@@ -389,76 +223,52 @@ class UserParameters:
         self.weights[users], self.support[users] = fit.weights, fit.support
         self.sparse[users], self.loss[users] = fit.sparse, fit.loss
 
-    def coefficients(self, U: np.ndarray, users=slice(None)) -> np.ndarray:
-        """Return U w + b of some users, (n_users, n_features)."""
-        weights, support = self.weights[users], self.support[users]
-        out = weights @ U.T
-        out[np.arange(len(out))[:, None], support] += self.sparse[users]
-        return out
-
 
 class AlternatingSolver:
-    """State of the alternation: U, the users' parameters, and their solvers.
+    """State of the alternation: U, the users' parameters, and the rules of their fits.
 
-    `rules`: penalties and sparsity, whose prior is replaced with `shrink`. `shrink`:
-    whether `ridge_shared` shrinks to the mean weights, updated in each iteration.
+    With `shrink`, the prior of `rules` is the mean of the weights, updated in each
+    iteration.
     """
 
-    def __init__(self, rows: UserRows, rules, *, shrink, solver="auto", n_jobs=None):
+    def __init__(self, rows: UserRows, rules, *, shrink, n_jobs=None):
         self.rows, self.rules, self._shrink = rows, rules, shrink
-        self._n_jobs = n_jobs
-        self._shared_step = SharedStep(rows, solver, n_jobs)
-        self._fresh = True
+        self._n_jobs, self._factor = n_jobs, None
         rank = len(rules.prior)
         self.users = UserParameters.zeros(rows.n_users, rank, rules.sparsity)
 
+    def _sum(self, part: Callable, *shape: int) -> np.ndarray:
+        """Return the sum over blocks of a function of a block."""
+        return sum(self.rows.map(part, self._n_jobs), np.zeros(shape))
+
+    # -- starts --------------------------------------------------------------------
+
     def start(self, init) -> np.ndarray:
         """Return the start of a name, or the given array."""
-        if self.rules.fixed:
-            return self.pooled_start()
+        d = self.rows.n_features
+        if self.rules.fixed:  # pooled least squares, for weights of one
+            right = self._sum(_correlations, d)
+            return self.shared_step(np.ones((self.rows.n_users, 1)), right[:, None])
         if not isinstance(init, str):
             return init
-        return self.moment_start() if init == "moments" else self.spectral_start()
+        part = _squared_moments if init == "moments" else self._residual_correlations
+        total = self._sum(part, d, d)
+        return np.linalg.eigh(total)[1][:, ::-1][:, : len(self.rules.prior)]
 
-    def spectral_start(self) -> np.ndarray:
-        """Return leading directions of users' correlations minus their sparse parts."""
-        d, rank = self.rows.n_features, len(self.rules.prior)
+    def _residual_correlations(self, block: Block) -> np.ndarray:
+        """Return the sum of s s' for users' correlations beside their sparse parts."""
         none = {"prior": np.zeros(0), "fixed": False}
         alone = replace(self.rules, ridge_shared=0.0, **none)
+        empty = np.zeros((len(block), 0, block.X.shape[1]))
+        squares = self.rows.column_squares(block)
+        fit = _kernels_users.thresholding_pursuit(
+            block, empty, squares, alone, COLD_STEPS
+        )
+        s = (fit.residual[:, None] @ block.X)[:, 0]
+        s /= np.maximum(block.counts, 1)[:, None]
+        return s.T @ s
 
-        def part(block):
-            empty = np.zeros((len(block), 0, block.X.shape[1]))
-            squares = self.rows.column_squares(block)
-            fit = _kernels_users.thresholding_pursuit(
-                block, empty, squares, alone, COLD_STEPS
-            )
-            s = (fit.residual[:, None] @ block.X)[:, 0]
-            s /= np.maximum(block.counts, 1)[:, None]
-            return s.T @ s
-
-        total = sum(self.rows.map(part, self._n_jobs), np.zeros((d, d)))
-        return np.linalg.eigh(total)[1][:, ::-1][:, :rank]
-
-    def pooled_start(self) -> np.ndarray:
-        """Return pooled least squares, for weights fixed at one."""
-        d = self.rows.n_features
-
-        def part(block):
-            return (block.y[:, None] @ block.X)[:, 0].sum(axis=0)
-
-        right = sum(self.rows.map(part, self._n_jobs), np.zeros(d))
-        return self._shared_step(np.ones((self.rows.n_users, 1)), right[:, None])
-
-    def moment_start(self) -> np.ndarray:
-        """Return leading directions of sum y^2 x x' (method of moments)."""
-        d, rank = self.rows.n_features, len(self.rules.prior)
-
-        def part(block):
-            rows = (block.X * block.y[:, :, None]).reshape(-1, d)
-            return rows.T @ rows
-
-        total = sum(self.rows.map(part, self._n_jobs), np.zeros((d, d)))
-        return np.linalg.eigh(total)[1][:, ::-1][:, :rank]
+    # -- the alternation -----------------------------------------------------------
 
     def fit(
         self, U: np.ndarray, max_iter: int, tol: float, progress: Callable
@@ -470,7 +280,7 @@ class AlternatingSolver:
         """
         move, iteration = np.inf, 0
         for iteration in range(1, max_iter + 1):
-            gradient = self._local_steps(U)
+            gradient = self._local_steps(U, first=iteration == 1)
             U, move = self._move(U, gradient)
             if self._shrink:
                 mean = self.users.weights.mean(axis=0)
@@ -479,27 +289,23 @@ class AlternatingSolver:
                 self._repair(U)
             if progress(iteration, move) or move <= tol:
                 break
-        self.refit(U)
+        # All users from scratch at the final U.
+        everybody = np.ones(self.rows.n_users, dtype=bool)
+        self._fit_anew(U, everybody, _kernels_users.cold_fit, COLD_STARTS)
         return U, iteration, bool(move <= tol)
 
-    def _local_steps(self, U: np.ndarray) -> np.ndarray:
+    def _local_steps(self, U: np.ndarray, first: bool) -> np.ndarray:
         """Improve all users at U and return sum_i X_i' e_i w_i'."""
-        users, rules, fresh = self.users, self.rules, self._fresh
-        self._fresh = False
+        users, rules = self.users, self.rules
 
         def part(block: Block):
             own = block.own
             scores = _kernels_users.shared_scores(block, U)
-            squares = self.rows.column_squares(block)
-            if fresh:
-                fit = _kernels_users.first_fit(block, scores, rules)
-            else:
-                allowed = rules.allowed(block.counts)
-                support = users.support[own]
-                fit = _kernels_users.least_squares(
-                    block, scores, support, allowed, rules
-                )
+            support, allowed = users.support[own], rules.allowed(block.counts)
+            allowed = 0 * allowed if first else allowed
+            fit = _kernels_users.least_squares(block, scores, support, allowed, rules)
             if rules.sparsity:
+                squares = self.rows.column_squares(block)
                 fit, users.step[own], _, gradient = _kernels_users.local_step(
                     block, scores, squares, fit, users.step[own], rules
                 )
@@ -508,11 +314,11 @@ class AlternatingSolver:
             users.write(own, fit)
             return gradient.T @ fit.weights
 
-        return sum(self.rows.map(part, self._n_jobs))
+        return self._sum(part, *U.shape)
 
     def _move(self, U: np.ndarray, gradient: np.ndarray):
         """Take the shared step; return the new U and how far it moved."""
-        new = U + self._shared_step(self.users.weights, gradient)
+        new = U + self.shared_step(self.users.weights, gradient)
         if self.rules.fixed:
             length = max(np.linalg.norm(new), np.finfo(float).tiny)
             return new, np.linalg.norm(new - U) / length
@@ -520,57 +326,125 @@ class AlternatingSolver:
         self.users.weights[:] = self.users.weights @ R.T
         return new, float(np.linalg.norm(new - U @ (U.T @ new)))
 
+    def shared_step(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Return the change of U, (n_features, rank), towards least squares.
+
+        `weights`, (n_users, rank), are w, and `gradient` is sum_i X_i' e_i w_i' at U.
+        Conjugate gradients from zero are preconditioned by sum w w' (x) the mean Gram,
+        which is exact if weights are independent of features.
+        """
+        outer = weights.T @ weights
+        ridge = _JITTER * max(float(np.trace(outer)), np.finfo(float).tiny)
+        inverse = np.linalg.inv(outer + ridge * np.eye(len(outer)))
+        change, rest = np.zeros_like(gradient), gradient.copy()
+        direction = whitened = self._precondition(rest) @ inverse
+        product = first = np.vdot(rest, whitened)
+        for _ in range(_CG_STEPS):
+            if not product > _CG_ENOUGH**2 * first or not first > 0.0:
+                break
+            curved = self._curvature_times(weights, direction)
+            length = product / np.vdot(direction, curved)
+            change, rest = change + length * direction, rest - length * curved
+            whitened = self._precondition(rest) @ inverse
+            before, product = product, np.vdot(rest, whitened)
+            direction = whitened + product / before * direction
+        return change
+
+    def _curvature_times(self, weights: np.ndarray, direction: np.ndarray):
+        """Return sum_i G_i D w_i w_i' for a direction D of the shape of U."""
+
+        def part(block):
+            own = weights[block.own]
+            moved = (own @ direction.T)[:, :, None]
+            curved = np.empty((len(own), block.X.shape[2]))
+            # A few users at a time: their rows are still in the cache when read again.
+            size = max(1, _CACHED_NUMBERS // max(1, block.X[0].size))
+            for start in range(0, len(block), size):
+                some = slice(start, start + size)
+                seen = block.X[some] @ moved[some]
+                transposed = block.X[some].transpose(0, 2, 1)
+                np.matmul(transposed, seen, out=curved[some, :, None])
+            return curved.T @ own
+
+        return self._sum(part, *direction.shape)
+
+    def _precondition(self, right: np.ndarray) -> np.ndarray:
+        if self.rows.n_features > _MEAN_GRAM_FEATURES:
+            return right
+        if self._factor is None:  # of the regularized Gram matrix of some rows
+            d, n_rows = self.rows.n_features, 0
+            total = np.zeros((d, d))
+            for block in self.rows.blocks():
+                rows = block.X.reshape(-1, d)
+                total += rows.T @ rows
+                n_rows += len(rows)
+                if n_rows >= _MEAN_GRAM_ROWS:
+                    break
+            ridge = max(1e-3 * float(np.trace(total)) / d, np.finfo(float).tiny)
+            self._factor = linalg.cho_factor(_finite(total + ridge * np.eye(d)))
+        return linalg.cho_solve(self._factor, _finite(right))
+
+    # -- users from scratch --------------------------------------------------------
+
     def _repair(self, U: np.ndarray) -> None:
         """Refit the users with the largest errors, and keep improvements."""
-        worst = np.argsort(-self._relative_losses(), kind="stable")
-        chosen = np.zeros(self.rows.n_users, dtype=bool)
-        chosen[worst[: int(np.ceil(_REPAIR_SHARE * len(worst)))]] = True
-        self._fit_anew(U, chosen, greedy=True)
-
-    def _relative_losses(self) -> np.ndarray:
         totals = np.zeros(self.rows.n_users)
 
         def part(block):
             totals[block.users] = np.square(block.y).sum(axis=1)
 
         self.rows.map(part, self._n_jobs)
-        return self.users.loss / np.maximum(totals, np.finfo(float).tiny)
+        losses = self.users.loss / np.maximum(totals, np.finfo(float).tiny)
+        worst = np.argsort(-losses, kind="stable")
+        chosen = np.zeros(self.rows.n_users, dtype=bool)
+        chosen[worst[: int(np.ceil(_REPAIR_SHARE * len(worst)))]] = True
+        self._fit_anew(U, chosen, _greedy_fit)
 
-    def refit(self, U: np.ndarray) -> None:
-        """Refit all users from scratch at the final U, and keep improvements."""
-        self._fit_anew(U, np.ones(self.rows.n_users, dtype=bool), greedy=False)
+    def _fit_anew(self, U: np.ndarray, chosen: np.ndarray, fresh: Callable, *how):
+        """Fit some users from scratch, and keep improvements."""
+        users, rules = self.users, self.rules
 
-    def _fit_anew(self, U: np.ndarray, chosen: np.ndarray, *, greedy: bool) -> None:
         def part(block):
             if not chosen[block.users].all():
                 block = block.take(np.flatnonzero(chosen[block.users]))
             if not len(block):
                 return
-            own, rules = block.own, self.rules
+            own = block.own
             scores = _kernels_users.shared_scores(block, U)
             squares = self.rows.column_squares(block)
-            if greedy:
-                fit = _kernels_users.matching_pursuit(block, scores, squares, rules)
-                fit = _kernels_users.thresholding_pursuit(
-                    block, scores, squares, rules, COLD_STEPS, fit
-                )
-            else:
-                fit = _kernels_users.cold_fit(
-                    block, scores, squares, rules, COLD_STEPS, COLD_STARTS
-                )
-            carried = _kernels_users.carried_fit(
-                block,
-                scores,
-                self.users.weights[own],
-                self.users.support[own],
-                self.users.sparse[own],
-                rules,
-            )
+            fit = fresh(block, scores, squares, rules, COLD_STEPS, *how)
+            carried = users.weights[own], users.support[own], users.sparse[own]
+            carried = _kernels_users.carried_fit(block, scores, *carried, rules)
             better = fit.loss < carried.loss
-            self.users.write(own, fit.where(better, carried))
-            self.users.step[own] = np.where(better, 1.0, self.users.step[own])
+            users.write(own, fit.where(better, carried))
+            users.step[own] = np.where(better, 1.0, users.step[own])
 
         self.rows.map(part, self._n_jobs)
+
+
+def _finite(array: np.ndarray) -> np.ndarray:
+    """Return an array of finite numbers, or raise LinAlgError."""
+    if not np.isfinite(array).all():
+        raise np.linalg.LinAlgError("numbers are out of the range of float64")
+    return array
+
+
+def _correlations(block: Block) -> np.ndarray:
+    return (block.y[:, None] @ block.X)[:, 0].sum(axis=0)
+
+
+def _squared_moments(block: Block) -> np.ndarray:
+    """Return the sum of y^2 x x' (method of moments)."""
+    rows = (block.X * block.y[:, :, None]).reshape(-1, block.X.shape[2])
+    return rows.T @ rows
+
+
+def _greedy_fit(block, scores, squares, rules, n_steps) -> _kernels_users.LocalFit:
+    """Run matching pursuit, and thresholding pursuit from its result."""
+    fit = _kernels_users.matching_pursuit(block, scores, squares, rules)
+    return _kernels_users.thresholding_pursuit(
+        block, scores, squares, rules, n_steps, fit
+    )
 
 
 def solve_users(rows: UserRows, U: np.ndarray, rules, n_jobs=None) -> UserParameters:
@@ -580,12 +454,9 @@ def solve_users(rows: UserRows, U: np.ndarray, rules, n_jobs=None) -> UserParame
     def part(block: Block):
         scores = _kernels_users.shared_scores(block, U)
         squares = rows.column_squares(block)
-        users.write(
-            block.own,
-            _kernels_users.cold_fit(
-                block, scores, squares, rules, COLD_STEPS, COLD_STARTS
-            ),
-        )
+        how = COLD_STEPS, COLD_STARTS
+        fit = _kernels_users.cold_fit(block, scores, squares, rules, *how)
+        users.write(block.own, fit)
 
     rows.map(part, n_jobs)
     return users

@@ -13,6 +13,7 @@ Common arguments: `block`; `scores`, which is (XU)' of shape (n_users, rank, hei
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,15 +51,11 @@ class LocalRules:
 
 @dataclass(frozen=True)
 class LocalFit:
-    """Parameters of the users of a block.
+    """Parameters of the users of a block: arrays whose first axis is the user.
 
-    `weights` (n_users, rank): w.
-    `support` (n_users, sparsity): different features for each user.
-    `sparse` (n_users, sparsity): b on the support; zero where a user is not allowed so
-    many nonzeros.
-    `loss` (n_users,): penalized squared error.
-    `residual` (n_users, height): y - X (U w + b).
-    `n_used` (n_users,): how many features of the support are used, the leading ones.
+    `support` has different features for each user, of which the leading `n_used` are
+    used, and `sparse` is b on it. `loss` is the penalized squared error, and `residual`
+    is y - X (U w + b).
     """
 
     weights: np.ndarray
@@ -87,15 +84,11 @@ class LocalFit:
 
     def where(self, chosen: np.ndarray, other: LocalFit) -> LocalFit:
         """Return this fit for the chosen users, and `other` for the rest."""
-        pick = {
-            name: np.where(
-                chosen.reshape(-1, *(1,) * (value.ndim - 1)),
-                value,
-                getattr(other, name),
-            )
-            for name, value in vars(self).items()
-        }
-        return LocalFit(**pick)
+        picked = {}
+        for name, value in vars(self).items():
+            each = chosen.reshape(-1, *(1,) * (value.ndim - 1))
+            picked[name] = np.where(each, value, getattr(other, name))
+        return LocalFit(**picked)
 
 
 def used_features(support: np.ndarray, n_used: np.ndarray) -> np.ndarray:
@@ -112,11 +105,7 @@ def shared_scores(block: Block, U: np.ndarray) -> np.ndarray:
 def least_squares(
     block: Block, scores: np.ndarray, support: np.ndarray, allowed, rules: LocalRules
 ) -> LocalFit:
-    """Fit w and b on given supports.
-
-    `support` (n_users, sparsity): features of b, of which the leading `allowed` are
-    used.
-    """
+    """Fit w and b on the leading `allowed` features of given supports."""
     # Gram matrices of many columns are larger than the rows: of a few users at a time.
     size = max(1, _GRAM_NUMBERS // (scores.shape[1] + support.shape[1] + 1) ** 2)
     if len(scores) <= size:
@@ -140,7 +129,17 @@ def _least_squares(block, scores, support, allowed, rules: LocalRules) -> LocalF
     columns = chosen_columns(block, shared, support, used, target)
     # One product: the Gram matrix of the columns, and what they have of the target.
     gram = per_user.products(columns, columns, transpose_right=True)
-    coefficients = _ridge_coefficients(gram, free, rules)
+    q = np.arange(gram.shape[1] - 1)
+    A = per_user.users_last(gram[:, : len(q)])
+    A, right = A[:, : len(q)], A[:, len(q) :]
+    A[q[:free], q[:free]] += rules.ridge_shared
+    A[q[free:], q[free:]] += rules.ridge_sparse
+    right[:free] += (rules.ridge_shared * rules.prior[:free])[:, None, None]
+    per_user.solve_in_place(A, right)
+    # The coefficients of columns and target that give the residual.
+    coefficients = per_user.empty_stack(len(gram), 1, len(q) + 1)
+    np.negative(right[:, 0].T, out=coefficients[:, 0, : len(q)])
+    coefficients[:, 0, len(q)] = 1.0
     residual = per_user.products(coefficients, columns)[:, 0]
     weights, sparse = -coefficients[:, 0, :free], -coefficients[:, 0, free:-1] * used
     if rules.fixed:
@@ -160,27 +159,6 @@ def chosen_columns(block, scores, support, used, *beside) -> np.ndarray:
     np.multiply(features, used[:, :, None], out=out[:, rank:n_columns])
     for place, rows in enumerate(beside, n_columns):
         out[:, place] = rows
-    return out
-
-
-def _ridge_coefficients(gram: np.ndarray, free: int, rules: LocalRules) -> np.ndarray:
-    """Return coefficients of columns and target that give the residual.
-
-    `gram` (n_users, q + 1, q + 1): products of columns and target. The leading `free`
-    columns have weights with `rules.prior`. Returns (n_users, 1, q + 1): the negative
-    ridge coefficients, and 1.
-    """
-    size = gram.shape[1] - 1
-    A = per_user.users_last(gram[:, :size])
-    A, right = A[:, :size], A[:, size:]
-    q = np.arange(size)
-    A[q[:free], q[:free]] += rules.ridge_shared
-    A[q[free:], q[free:]] += rules.ridge_sparse
-    right[:free] += (rules.ridge_shared * rules.prior[:free])[:, None, None]
-    per_user.solve_in_place(A, right)
-    out = per_user.empty_stack(len(gram), 1, size + 1)
-    np.negative(right[:, 0].T, out=out[:, 0, :size])
-    out[:, 0, size] = 1.0
     return out
 
 
@@ -224,11 +202,10 @@ def residual_gradients(block: Block, residual: np.ndarray) -> np.ndarray:
 
 
 def gradient_and_squares(block, columns, residual, squares):
-    """Return X'e, and the square of each feature beside some columns.
+    """Return X'e, and the square of each feature beside columns H of each user.
 
-    `columns` (n_users, q, height) are projected out. Returns `gradient` and `rest`,
-    both (n_users, n_features): diag(G) - diag(X'H (H'H)^-1 H'X) for the columns H,
-    infinite for features in their span.
+    The squares are diag(G) - diag(X'H (H'H)^-1 H'X), infinite for features in the span
+    of H.
     """
     given = [residual[:, None], per_user.orthonormal(columns)]
     both = per_user.products(per_user.joined(given), block.X)
@@ -270,7 +247,14 @@ def local_step(block, scores, squares, fit, step, rules):
 
 def _moves(block, gradient, rest, fit, step, rules):
     """Return the supports after a step, and the users for whom they change."""
-    support = _next_support(gradient, rest, fit, step, rules)
+    moved = step[:, None] * gradient
+    moved /= rest
+    moved[np.arange(len(moved))[:, None], fit.support] += fit.sparse
+    size = np.square(moved, out=moved)
+    size *= rest
+    # Infinite squares, and what overflows, are not worth it; NaN compares false.
+    np.copyto(size, -1.0, where=~(size < np.inf))
+    support = per_user.largest(size, rules.sparsity)
     features = used_features(support, rules.allowed(block.counts))
     return support, np.flatnonzero((features != fit.features).any(axis=1))
 
@@ -281,17 +265,6 @@ def _stepped(block, scores, fit, support, step, rules):
     new = least_squares(block, scores, support, allowed, rules)
     better = new.loss < fit.loss
     return new.where(better, fit), np.where(better, step, 0.5 * step)
-
-
-def _next_support(gradient, rest, fit, step, rules) -> np.ndarray:
-    moved = step[:, None] * gradient
-    moved /= rest
-    moved[np.arange(len(moved))[:, None], fit.support] += fit.sparse
-    size = np.square(moved, out=moved)
-    size *= rest
-    # Infinite squares, and what overflows, are not worth it; NaN compares false.
-    np.copyto(size, -1.0, where=~(size < np.inf))
-    return per_user.largest(size, rules.sparsity)
 
 
 def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
@@ -354,11 +327,7 @@ def _best_features(gradient, rest, fit, used, n_best) -> np.ndarray:
 
 
 def _with_best(block, scores, squares, fit, position, rules, n_before) -> np.ndarray:
-    """Return supports with the best feature at a position.
-
-    The first `n_before` features before the position, on which `fit` is based, are
-    kept.
-    """
+    """Return supports with the best feature at a position, beside `n_before` others."""
     used = np.arange(n_before) < position[:, None]
     support = fit.support[:, :n_before]
     columns = chosen_columns(block, _beside(scores, rules), support, used)
@@ -367,12 +336,11 @@ def _with_best(block, scores, squares, fit, position, rules, n_before) -> np.nda
     return _put_feature(fit.support, position, best)
 
 
-@dataclass(frozen=True)
-class _Start:
+class _Start(NamedTuple):
     """The common start of a block's pursuits: the fit of w alone.
 
-    `rest` (n_users, n_features): squares of the features beside XU. `features`
-    (n_users, n_starts): the most promising first features, best first.
+    `rest` are squares of the features beside XU, and `features`, (n_users, n_starts),
+    the most promising first features, best first.
     """
 
     fit: LocalFit
@@ -392,19 +360,13 @@ def _start(block, scores, squares, rules, n_starts: int) -> _Start:
 def matching_pursuit(
     block, scores, squares, rules, first: int = 0, start=None
 ) -> LocalFit:
-    """Run orthogonal least squares beside XU, adding the best feature each time.
-
-    It starts with the feature ranked `first`. `start` is the block's common start, if
-    known.
-    """
-    if start is None:
-        start = _start(block, scores, squares, rules, first + 1)
-    fit, best = start.fit, start.features[:, first]
-    allowed = rules.allowed(block.counts)
+    """Run orthogonal least squares beside XU, from the feature ranked `first`."""
+    start = start or _start(block, scores, squares, rules, first + 1)
+    fit, allowed = start.fit, rules.allowed(block.counts)
     for j in range(rules.sparsity):
         position = np.full(len(scores), j)
         if j == 0:
-            support = _put_feature(fit.support, position, best)
+            support = _put_feature(fit.support, position, start.features[:, first])
         else:
             support = _with_best(block, scores, squares, fit, position, rules, j)
         fit = least_squares(block, scores, support, np.minimum(allowed, j + 1), rules)
@@ -412,10 +374,7 @@ def matching_pursuit(
 
 
 def exchange(block, scores, squares, fit, rules) -> LocalFit:
-    """Replace each feature of the support in turn by the best one.
-
-    It leaves local optima of the pursuits.
-    """
+    """Replace each feature of the support in turn, to leave local optima."""
     allowed = rules.allowed(block.counts)
     last, n_before = np.maximum(allowed - 1, 0), max(rules.sparsity - 1, 0)
     for j in range(rules.sparsity):
@@ -431,8 +390,8 @@ def exchange(block, scores, squares, fit, rules) -> LocalFit:
 def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
     """Fit users from scratch: the best of several pursuits, with exchanges.
 
-    `n_steps`: steps of hard-thresholding pursuit, from w alone and from each start.
-    `n_starts`: runs of orthogonal least squares.
+    Hard-thresholding pursuit starts from w alone, and from `n_starts` runs of
+    orthogonal least squares.
     """
     if rules.free or not rules.sparsity:
         return thresholding_pursuit(block, scores, squares, rules, n_steps)

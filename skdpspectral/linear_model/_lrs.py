@@ -1,8 +1,4 @@
-"""LRSRegressor: one low rank plus sparse regression per user.
-
-Only the statistic of the shared directions releases anything; users' models stay with
-them.
-"""
+"""LRSRegressor: one low rank plus sparse regression per user."""
 
 from __future__ import annotations
 
@@ -32,16 +28,15 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import ClusterUsers, ClusterUserTable, numbers_of
+from .._tables.clusters import ClusterUserTable
 from .._tables.columns import in_declared_order
-from .._tables.files import common_type
 from .._tables.ids import encode_ids
 from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_users
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count
-from . import _kernels_shared, _kernels_users, _parameters
-from ._shared_directions import SharedModel
+from . import _kernels_shared, _parameters
+from ._kernels_users import LocalRules
 
 # Numbers of the rows that are predicted together.
 _PART_NUMBERS = 1 << 20
@@ -49,12 +44,7 @@ _PART_NUMBERS = 1 << 20
 
 @dataclass(frozen=True)
 class PersonalModels(UserModels):
-    """Parameters of users beside shared components.
-
-    `weights` (n_users, rank): w.
-    `support` (n_users, sparsity): features of b.
-    `sparse` (n_users, sparsity): b on its support.
-    """
+    """Parameters of users beside shared components: w, features of b, b, intercepts."""
 
     entries: ClassVar[tuple[str, ...]] = ("weights", "support", "sparse", "intercepts")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
@@ -66,21 +56,15 @@ class PersonalModels(UserModels):
 
     @classmethod
     def empty(cls, rank: int) -> PersonalModels:
-        return cls(
-            index=None,
-            weights=np.empty((0, rank)),
-            support=np.empty((0, 0), dtype=np.intp),
-            sparse=np.empty((0, 0)),
-            intercepts=np.empty(0),
-        )
+        none = np.empty((0, 0))
+        return cls(None, np.empty((0, rank)), none.astype(np.intp), none, np.empty(0))
 
     @classmethod
     def fitted(cls, rows, users, index, scale, components) -> PersonalModels:
         """Return models of fitted users, and their intercepts, in data units.
 
-        `users` has weights, supports and sparse parts for scaled features; `index` is
-        None for a single user without an id; `scale`, (n_features,), divides features;
-        `components` is U', (rank, n_features).
+        `users` are fitted to features divided by `scale`; `index` is None for a single
+        user without an id; `components` is U', (rank, n_features).
         """
         with np.errstate(all="ignore"):
             sparse = users.sparse / scale[users.support]
@@ -104,14 +88,10 @@ class PersonalModels(UserModels):
 
     def with_shared(self, weights: np.ndarray, intercept: float) -> PersonalModels:
         """Append the shared model, for code -1."""
-        k = self.support.shape[1]
-        return replace(
-            self,
-            weights=np.vstack([self.weights, weights]),
-            support=np.vstack([self.support, np.zeros((1, k), dtype=np.intp)]),
-            sparse=np.vstack([self.sparse, np.zeros((1, k))]),
-            intercepts=np.append(self.intercepts, intercept),
-        )
+        none = np.zeros((1, self.support.shape[1]))
+        last = weights[None], none.astype(np.intp), none, [intercept]
+        arrays = zip(self.arrays().items(), last, strict=True)
+        return replace(self, **{n: np.concatenate([a, b]) for (n, a), b in arrays})
 
     def predict(self, features, codes: np.ndarray, components: np.ndarray):
         """Predict rows of several users, with bits independent of other rows.
@@ -119,19 +99,16 @@ class PersonalModels(UserModels):
         ``features(rows)`` returns the features of a slice of rows; `codes`, (n_rows,),
         are their users; `components` is U'.
         """
-        # A warning would tell of the values of some user.
-        with np.errstate(all="ignore"):
-            return self._predicted(features, codes, components)
-
-    def _predicted(self, features, codes, components) -> np.ndarray:
         out = np.empty(len(codes))
         size = max(1, _PART_NUMBERS // max(components.shape[1], 1))
-        for start in range(0, len(codes), size):
-            rows = slice(start, start + size)
-            out[rows] = self._predicted_part(features(rows), codes[rows], components)
+        # A warning would tell of the values of some user.
+        with np.errstate(all="ignore"):
+            for start in range(0, len(codes), size):
+                rows = slice(start, start + size)
+                out[rows] = self._predicted(features(rows), codes[rows], components)
         return out
 
-    def _predicted_part(self, X, own, components) -> np.ndarray:
+    def _predicted(self, X, own, components) -> np.ndarray:
         # Entry by entry, one term after another: no sum over an axis, whose order
         # would be numpy's choice.
         out = self.intercepts[own]
@@ -188,22 +165,23 @@ class LRSRegressor(
         "user" fits an intercept per user, by centering rows and targets on the means of
         the user. :class:`~skdpspectral.linear_model.UserIntercept` adds a penalty, a
         public prior and a column of offsets. False fits no intercept.
-    shared_weights : {"user", "fixed"} or UserWeights, default="user"
-        "user" fits weights per user, with the penalty of
-        :class:`~skdpspectral.linear_model.UserWeights`. "fixed" sets all weights to
-        one; U is then a central model, not orthonormal, that users tune sparsely. It
-        requires ``n_components=1``.
+    shared_weights : {"user", "fixed"}, default="user"
+        "user" fits weights per user. "fixed" sets all weights to one; U is then a
+        central model, not orthonormal, that users tune sparsely. It requires
+        ``n_components=1``.
+    ridge_shared : float, default=10.0
+        Penalty on :math:`|w_i|^2`, in rows of unit length; 0 for noiseless targets.
+        Fixed weights have none.
     ridge_sparse : float, default=100.0
         Penalty on :math:`|b_i|^2`, in rows of unit length; 0 for noiseless targets.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
         "add-remove-one" hides whether a user took part. "replace-one" hides the data of
         a user while the number of users is public, and needs twice the noise.
-    solver : "auto", PrivateRounds, Alternation or GivenDirections, default="auto"
+    solver : "auto", PrivateRounds or Alternation, default="auto"
         Method that estimates U. "auto" uses
         :class:`~skdpspectral.linear_model.PrivateRounds` with a budget, and
         :class:`~skdpspectral.linear_model.Alternation` with ``epsilon=None``. With
-        :class:`~skdpspectral.linear_model.GivenDirections`, U is public and not
-        released.
+        ``PrivateRounds(0, init=U)``, U is public and not released.
     scale : bool or array-like of shape (n_features,), default=True
         Divisors of the features. An array contains public scales. True uses root mean
         squares of the data with ``epsilon=None``, and ones with a budget.
@@ -274,12 +252,10 @@ class LRSRegressor(
     --------
     >>> from skdpspectral import LRSRegressor
     >>> from skdpspectral.datasets import make_low_rank_sparse_tasks
-    >>> from skdpspectral.linear_model import UserWeights
     >>> X, y, users = make_low_rank_sparse_tasks(
     ...     2000, 30, 10, sparsity=2, noise=0.1, random_state=0
     ... )
-    >>> weights = UserWeights(ridge=0.1)
-    >>> model = LRSRegressor(sparsity=2, shared_weights=weights, ridge_sparse=0.1)
+    >>> model = LRSRegressor(sparsity=2, ridge_shared=0.1, ridge_sparse=0.1)
     >>> model = model.fit(X, y, users=users)
     >>> predictions = model.predict(X, users=users)
     >>> bool(abs(predictions - y).mean() < 0.5 * abs(y).mean())
@@ -304,7 +280,8 @@ class LRSRegressor(
         user_feature: int | str | None = None,
         unknown_user: str = "shared",
         fit_intercept="user",
-        shared_weights="user",
+        shared_weights: str = "user",
+        ridge_shared: float = 10.0,
         ridge_sparse: float = 100.0,
         neighbors: str = "add-remove-one",
         solver="auto",
@@ -322,6 +299,7 @@ class LRSRegressor(
         self.unknown_user = unknown_user
         self.fit_intercept = fit_intercept
         self.shared_weights = shared_weights
+        self.ridge_shared = ridge_shared
         self.ridge_sparse = ridge_sparse
         self.neighbors = neighbors
         self.solver = solver
@@ -332,14 +310,15 @@ class LRSRegressor(
         self.verbose = verbose
 
     def _statistic(self, n_features: int) -> Statistic:
-        solver = _parameters.solver_of(self)
-        return _parameters.shared_statistic(self, solver, n_features)
+        rank = min(int(self.n_components), n_features)
+        rules = self._rules(n_features, rank)
+        return _parameters.shared_statistic(self, rules, n_features)
 
     def _n_beside(self) -> int:
         return len(_parameters.columns_beside(self))
 
     def _plan(self, statistic: Statistic) -> PrivacyPlan:
-        return self._plan_of_users(statistic, statistic.users.neighbors)
+        return self._plan_of_users(statistic, statistic.neighbors)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -366,25 +345,22 @@ class LRSRegressor(
         most = _parameters.most_steps(self)
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
             table, targets, offset, d = self._unread(X, y, users)
-            solver = _parameters.solver_of(self)
             scale = _parameters.public_scale(self, d)
-            given = _parameters.given_start(self, solver, d)
+            given = _parameters.given_start(self, d)
             self._warn_of_one_user(table)
-            shared = _parameters.shared_statistic(self, solver, d)
+            shared = self._statistic(d)
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
-            start = _parameters.start_of(self, solver, release, given, d)
+            start = _parameters.start_of(self, release, given, d)
             rows, index = self._grouped(read, targets, offset, scale)
             progress.begin(X, targets, plan)
             found = shared.run(release, rows, start, scale, progress)
-            self._keep(found)
-            self._keep_users(found, rows, index, shared.users.rules)
-            self.privacy_ = plan
+            self._finish(Billboard(shared), found, plan, rows, index)
         return self
 
-    def _keep(self, found: SharedModel) -> None:
-        """Set the public attributes of a fit."""
+    def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
+        """Set public attributes from releases, and keep models of local users."""
         if not found.converged:
             warn(
                 f"LRSRegressor did not converge in {found.n_iter} iterations; increase "
@@ -394,29 +370,35 @@ class LRSRegressor(
         self.components_, self.coef_ = found.components, found.coef
         self.weights_ = np.array(found.weights, dtype=np.float64)
         self.intercept_, self.scale_ = found.intercept, found.scale
-        intercept = _parameters.intercept_of(self)
-        if intercept is not None and intercept.prior is not None:
-            self.intercept_ = float(intercept.prior)
-        self.n_iter_ = found.n_iter
+        level = getattr(_parameters.intercept_of(self), "prior", None)
+        if level is not None:
+            self.intercept_ = float(level)
+        self.n_iter_, self.privacy_ = found.n_iter, plan
+        if rows is None:
+            self.n_features_in_ = len(self.scale_) + self._n_beside()
+            return
+        elsewhere = isinstance(rows, ClusterUserRows)
+        self._users_given = elsewhere or index is not None
+        if elsewhere:
+            self._personal = PersonalModels.empty(len(self.components_))
+        else:
+            own = board.statistic.rules, found.users
+            self._personal = self._models_beside(rows, index, found.U, *own)
 
     # -- users beside the shared directions: nothing of this is released ---------------
 
-    def _user_rows(self, table: UserTable, y, index, scale) -> per_user.UserRows:
-        return rows_by_user(table, y, index, scale=scale, **self._centered())
-
-    def _rules(self, n_features: int, prior: np.ndarray) -> _kernels_users.LocalRules:
+    def _rules(self, n_features: int, rank: int, prior=None) -> LocalRules:
+        """Return the rules of users' fits; without a prior, that is public."""
+        fixed = _parameters.is_fixed(self)
         most = n_features if self.sparsity is None else int(self.sparsity)
-        return _kernels_users.LocalRules(
+        return LocalRules(
             sparsity=min(most, n_features),
-            ridge_shared=_parameters.ridge_of_weights(self),
+            ridge_shared=float(self.ridge_shared),
             ridge_sparse=float(self.ridge_sparse),
-            prior=prior,
-            fixed=_parameters.is_fixed(self),
+            prior=np.full(rank, float(fixed)) if prior is None else prior,
+            fixed=fixed,
             free=most >= n_features and self.ridge_sparse > 0.0,
         )
-
-    def _public_prior(self, rank: int) -> np.ndarray:
-        return np.full(rank, 1.0 if _parameters.is_fixed(self) else 0.0)
 
     def _centered(self) -> dict:
         """Return how users' rows are centered."""
@@ -425,8 +407,7 @@ class LRSRegressor(
         level = per_user.Level(chosen.prior or 0.0, float(chosen.ridge))
         return {"center": own is not None, "level": level}
 
-    def _read_like_fit(self, X, users) -> tuple[UserTable, np.ndarray]:
-        return _parameters.read_like_fit(self, X, users)
+    _read_like_fit = _parameters.read_like_fit
 
     def _shared_prediction(self) -> str:
         if self.coef_.any():
@@ -445,11 +426,15 @@ class LRSRegressor(
         return models.predict(table.features, codes, self.components_)
 
     def _fit_users(self, table: UserTable, y, index) -> PersonalModels:
-        rows = self._user_rows(table, y, index, self.scale_)
-        rank, d = self.components_.shape
-        rules = self._rules(d, self._prior_of_users(rank))
-        U = (self.components_ * self.scale_).T
-        return self._models_beside(rows, index, U, rules)
+        rows = rows_by_user(table, y, index, scale=self.scale_, **self._centered())
+        # A new user's weights shrink to the mean where those of the fit did.
+        shrinks = getattr(self.solver, "shrink_to_mean", True)
+        shrinks = shrinks and not (self._was_private() or _parameters.is_fixed(self))
+        prior = self.weights_ if shrinks else None
+        rules = self._rules(len(self.scale_), len(self.weights_), prior)
+        return self._models_beside(
+            rows, index, (self.components_ * self.scale_).T, rules
+        )
 
     def _models_beside(self, rows, index, U, rules, fit=None) -> PersonalModels:
         """Fit users, unless already fitted, from their own rows and U alone."""
@@ -458,8 +443,7 @@ class LRSRegressor(
         return PersonalModels.fitted(rows, fit, index, self.scale_, self.components_)
 
     def _models(self) -> PersonalModels:
-        empty = PersonalModels.empty(len(self.components_))
-        return getattr(self, "_personal", empty)
+        return getattr(self, "_personal", PersonalModels.empty(len(self.components_)))
 
     def get_coef(self, user=None):
         """Return the coefficients of one user, for that user alone.
@@ -492,45 +476,33 @@ class LRSRegressor(
         code = self._code_of(user)
         return code, self._models().with_shared(self.weights_, self.intercept_)
 
-    def _prior_of_users(self, rank: int):
-        """Return the prior of a new user's weights."""
-        shrinks = getattr(self.solver, "shrink_to_mean", True)
-        shrunk = shrinks and not (self._was_private() or _parameters.is_fixed(self))
-        return self.weights_ if shrunk else self._public_prior(rank)
-
     # -- reading rows; several groups of users --------------------------------------
 
     def _billboard(self, n_features) -> Billboard:
         """Return what many groups of users release together, and all that is public."""
         self._check_parameters()
+        solver = _parameters.solver_of(self)
         if not self._is_private():
             raise ValueError("epsilon=None: groups of users need a budget")
-        if n_features is None:
-            raise ValueError("n_features is needed for an LRSRegressor")
-        if not self.n_components:
-            raise ValueError("n_components=0: nothing would be released")
-        solver = _parameters.solver_of(self)
-        if not isinstance(solver, _parameters.PrivateRounds):
-            raise ValueError(f"solver={solver!r}: nothing would be released")
-        if solver.fresh_rows:
-            raise ValueError(
-                "fresh_rows=True is not available for groups of users, which use all "
-                "rows in every round: leave fresh_rows=False"
-            )
-        if isinstance(solver.init, str) and solver.init == "random":
-            raise ValueError(
-                'init="random" would differ between nodes: draw an array once, and '
-                "pass it as init"
-            )
+        drawn = isinstance(solver.init, str) and solver.init == "random"
+        refusals = {
+            "n_features is needed for an LRSRegressor": n_features is None,
+            "n_components=0: nothing would be released": not self.n_components,
+            f"solver={solver!r}: nothing would be released": not solver.n_rounds,
+            "fresh_rows=True is not available for groups of users, which use all rows "
+            "in every round: leave fresh_rows=False": solver.fresh_rows,
+            'init="random" would differ between nodes: draw an array once, and pass it '
+            "as init": drawn,
+        }
+        for message, applies in refusals.items():
+            if applies:
+                raise ValueError(message)
         d = check_count("n_features", n_features)
-        start = _parameters.given_start(self, solver, d)
-        start = _parameters.start_of(self, solver, None, start, d)
-        given = (start, _parameters.public_scale(self, d))
-        intercept = _parameters.intercept_of(self)
-        rows = (False, None, 0.0)
-        if intercept is not None:
-            rows = ("user", intercept.prior, float(intercept.ridge))
-        return Billboard(_parameters.shared_statistic(self, solver, d), given, rows)
+        start = _parameters.start_of(self, None, _parameters.given_start(self, d), d)
+        own = _parameters.intercept_of(self)
+        rows = ("user", own.prior, float(own.ridge)) if own else (False, None, 0.0)
+        given = start, _parameters.public_scale(self, d)
+        return Billboard(self._statistic(d), given, rows)
 
     def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
         """Check the form of a group's rows; return the function that reads them.
@@ -552,10 +524,19 @@ class LRSRegressor(
         self, X, y, users
     ) -> tuple[DeferredRead, DeferredRead, int | None, int]:
         """Check the form of rows and targets; return the position of offsets, and d."""
-        table = deferred_users(self, X, users, self.user_feature, reset=True)
-        distant = table.distant and table.distant.table
-        targets = deferred_targets(self, y, table.shape[0], beside=distant)
-        check_cluster(self, table)
+        how = self.user_feature
+        table = deferred_users(self, X, users, how, reset=True, on_cluster=True)
+        targets = deferred_targets(self, y, table.shape[0], beside=table.distant)
+        if table.distant is not None and not self._is_private():
+            raise ValueError(
+                "epsilon=None alternates between all users, which must be in memory: "
+                "pass X.compute(), or a budget"
+            )
+        if table.distant is not None and table.ids is None:
+            raise ValueError(
+                "X is on a cluster and has no users: pass users=..., or set "
+                "user_feature to the name of their column"
+            )
         offset = _parameters.find_offset(self, X, table.shape[1])
         return table, targets, offset, table.shape[1] - (offset is not None)
 
@@ -565,28 +546,8 @@ class LRSRegressor(
             given = table, targets, offset, self._users_name()
             return ClusterUserRows(*given, **self._centered(), scale=scale), None
         table, offsets = _parameters.split_offsets(table, offset)
-        index = self._index(table)
-        rows = self._user_rows(table, subtract_offsets(targets, offsets), index, scale)
-        return rows, index
-
-    def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
-        """Set public attributes from releases, and models of local users."""
-        self._keep(found)
-        if rows is None:
-            self.n_features_in_ = len(self.scale_) + self._n_beside()
-        else:
-            self._keep_users(found, rows, index, board.statistic.users.rules)
-        self.privacy_ = plan
-
-    def _keep_users(self, found, rows, index, rules) -> None:
-        """Fit users with the shared model, and store their models separately."""
-        elsewhere = isinstance(rows, ClusterUserRows)
-        self._users_given = elsewhere or index is not None
-        self._personal = (
-            PersonalModels.empty(len(self.components_))
-            if elsewhere
-            else self._models_beside(rows, index, found.U, rules, found.users)
-        )
+        index, y = self._index(table), subtract_offsets(targets, offsets)
+        return rows_by_user(table, y, index, scale=scale, **self._centered()), index
 
 
 def personalize(model, X, y, **users):
@@ -644,20 +605,13 @@ def personalize(model, X, y, **users):
 
 
 class ClusterUserRows:
-    """Rows and targets of users, grouped on a cluster.
-
-    `offset`: position of the offsets among the features. `name`: name of the ids in
-    errors. `**how`: centering and scaling, as in ``UserRows``.
-    """
+    """Rows and targets of users, grouped on a cluster, as in ``UserRows``."""
 
     def __init__(
         self, table: ClusterUserTable, targets: list, offset, name: str, **how
     ) -> None:
-        dtype = common_type([table.table.dtypes[j] for j in table.columns])
-        rows = table.table.apply(numbers_of, table.columns, dtype)
-        columns = [table.ids.parts, rows, targets]
         make = partial(_rows_of_users, offset=offset, name=name, **how)
-        self._users = ClusterUsers(columns, make, name)
+        self._users = table.by_user(targets, make, name)
         self._part: tuple[int, int] | None = None
 
     def dealt(self, part: int, n_parts: int) -> ClusterUserRows:
@@ -667,29 +621,10 @@ class ClusterUserRows:
         return other
 
     def sums(self, function: Callable, n_jobs=None) -> Iterator:
-        """Yield the sum of ``function(block, rows)`` over all blocks of users.
-
-        The function must be public and picklable, and its sums exact in any order.
-        """
+        """Yield the sum of a picklable ``function(block, rows)`` over all blocks."""
         kernel = partial(_sum_of_blocks, function=function, dealt=self._part)
         total = self._users.reduce(kernel)
         return iter(() if total is None else (total,))
-
-
-def check_cluster(model, table) -> None:
-    """Refuse options that need all users in one place."""
-    if table.distant is None:
-        return
-    if not model._is_private():
-        raise ValueError(
-            "epsilon=None alternates between all users, which must be in memory: pass "
-            "X.compute(), or a budget"
-        )
-    if table.ids is None:
-        raise ValueError(
-            "X is on a cluster and has no users: pass users=..., or set user_feature "
-            "to the name of their column"
-        )
 
 
 def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows | None:

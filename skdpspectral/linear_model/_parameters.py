@@ -1,7 +1,8 @@
-"""Solvers, intercepts and weights of LRSRegressor, and checks of its parameters."""
+"""Solvers and intercepts of LRSRegressor, and checks of its parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -10,23 +11,17 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import register, snapshot
-from .._tables.columns import (
-    as_numbers,
-    check_feature,
-    column_names,
-    position_of,
-    refuse_masked,
-)
-from .._tables.table import UserTable, read_users, table_shape
+from .._base.strategies import register
+from .._tables.columns import as_numbers, place_of, refuse_masked
+from .._tables.table import Table, UserTable, read_users
 from ..mechanisms import Neighbors
 from . import _kernels_shared
-from ._shared_directions import ExactDirections, SharedDirections, Users
+from ._kernels_users import LocalRules
+from ._shared_directions import ExactDirections, SharedDirections
 
 _STARTS = {"spectral", "random"}
 _NORMS = Interval(Real, 1e-60, 1e60, closed="both")
 _PENALTIES = Interval(Real, 0, 1e60, closed="both")
-_MEDIAN_SHARE = 0.1
 
 
 @register
@@ -40,13 +35,15 @@ class PrivateRounds(BaseEstimator):
     Parameters
     ----------
     n_rounds : int, default=6
-        Number of releases of U, at least 1. It is fixed before the fit, because private
-        data must not determine when to stop.
+        Number of releases of U. It is fixed before the fit, because private data must
+        not determine when to stop. With 0, `init` is kept and nothing is released.
     init : {"spectral", "random"} or array-like, default="spectral"
         Initial U. "spectral": the leading directions of the users' correlations
         :math:`X_i'y_i`, which are the first release. "random": random orthonormal
         directions. An array of shape (n_components, n_features) must not depend on
-        private data.
+        private data. Its rows are orthonormalized, except with
+        ``shared_weights="fixed"``, where it is the central model itself and requires
+        ``n_rounds=0``.
     fresh_rows : bool, default=False
         Whether each release uses separate rows, as theory requires: each user's rows
         are dealt to the releases in turn. In our experiments, using all rows in each
@@ -58,10 +55,7 @@ class PrivateRounds(BaseEstimator):
         Public clip norms, in [1e-60, 1e60], of the curvature
         :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient
         :math:`X_i'(y_i - X_ib_i)w_i'/m_i` of a user. None uses a private median over
-        the users.
-    median_share : float, default=0.1
-        Share of the budget's :math:`\mu^2` for the private medians, in (0, 1). Setting
-        it raises an error if both clip norms are given.
+        the users, for a tenth of the budget's :math:`\mu^2` in all.
 
     Examples
     --------
@@ -77,12 +71,11 @@ class PrivateRounds(BaseEstimator):
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("init",)
     _parameter_constraints: ClassVar[dict] = {
-        "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
+        "n_rounds": [Interval(Integral, 0, 10_000, closed="both")],
         "init": [StrOptions(_STARTS), "array-like"],
         "fresh_rows": ["boolean"],
         "curvature_clip_norm": [_NORMS, None],
         "gradient_clip_norm": [_NORMS, None],
-        "median_share": [Interval(Real, 0, 1, closed="neither")],
     }
 
     n_rounds: int = 6
@@ -91,17 +84,6 @@ class PrivateRounds(BaseEstimator):
     fresh_rows: bool = False
     curvature_clip_norm: float | None = None
     gradient_clip_norm: float | None = None
-    median_share: float = _MEDIAN_SHARE
-
-    def _check_share(self) -> None:
-        """Refuse a share of the budget for medians that are not computed."""
-        given = None not in (self.curvature_clip_norm, self.gradient_clip_norm)
-        if given and self.median_share != _MEDIAN_SHARE:
-            raise ValueError(
-                f"solver: median_share={self.median_share!r} is not used, since both "
-                "clip norms are given and there are no medians: leave median_share="
-                f"{_MEDIAN_SHARE}, or set a clip norm to None"
-            )
 
 
 @register
@@ -125,12 +107,6 @@ class Alternation(BaseEstimator):
         ``(n_components, n_features)``.
     shrink_to_mean : bool, default=True
         Whether weights are shrunk towards their mean over users instead of zero.
-    update : {"auto", "direct", "cached", "cg"}, default="auto"
-        How U is updated. "direct" computes the curvature in each iteration, and
-        "cached" computes it from Gram matrices kept in memory. "cg" uses conjugate
-        gradients, whose cost does not depend on `n_components`. Without a penalty on
-        the weights, all updates converge to the same U. The penalty applies to w and
-        not to U; with a penalty they may stop at slightly different U.
     """
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("init",)
@@ -139,7 +115,6 @@ class Alternation(BaseEstimator):
         "tol": [Interval(Real, 0, None, closed="left")],
         "init": [StrOptions(_STARTS | {"moments"}), "array-like"],
         "shrink_to_mean": ["boolean"],
-        "update": [StrOptions({"auto", "direct", "cached", "cg"})],
     }
 
     max_iter: int = 50
@@ -147,35 +122,6 @@ class Alternation(BaseEstimator):
     _: KW_ONLY
     init: Any = "spectral"
     shrink_to_mean: bool = True
-    update: str = "auto"
-
-
-@register
-@dataclass(eq=False, repr=False)
-class GivenDirections(BaseEstimator):
-    """Public shared directions that the fit keeps; nothing is released.
-
-    A `solver` of :class:`~skdpspectral.LRSRegressor`, with or without a budget.
-
-    Parameters
-    ----------
-    components : array-like of shape (n_components, n_features)
-        U', which must not depend on private data. The fit orthonormalizes the rows,
-        except with ``shared_weights="fixed"``, where U' is the central model itself.
-
-    Examples
-    --------
-    >>> from skdpspectral import LRSRegressor
-    >>> from skdpspectral.linear_model import GivenDirections
-    >>> model = LRSRegressor(solver=GivenDirections([[1.0, 0.0, 0.0]]))
-    >>> model.privacy_plan(n_features=3).mechanisms
-    ()
-    """
-
-    _array_parameters: ClassVar[tuple[str, ...]] = ("components",)
-    _parameter_constraints: ClassVar[dict] = {"components": ["array-like"]}
-
-    components: Any
 
 
 @register
@@ -214,25 +160,6 @@ class UserIntercept(BaseEstimator):
     offset_feature: int | str | None = None
 
 
-@register
-@dataclass(eq=False, repr=False)
-class UserWeights(BaseEstimator):
-    """Weights of each user on the shared directions.
-
-    A `shared_weights` of :class:`~skdpspectral.LRSRegressor`, as in
-    ``LRSRegressor(shared_weights=UserWeights(ridge=0.1))``.
-
-    Parameters
-    ----------
-    ridge : float, default=10.0
-        Penalty on :math:`|w_i|^2`, in rows of unit length; 0 for noiseless targets.
-    """
-
-    _parameter_constraints: ClassVar[dict] = {"ridge": [_PENALTIES]}
-
-    ridge: float = 10.0
-
-
 # Constructor parameters, each on its own; those of budgets are every estimator's.
 CONSTRAINTS = {
     "n_components": [Interval(Integral, 0, None, closed="left")],
@@ -240,10 +167,11 @@ CONSTRAINTS = {
     "user_feature": [Integral, str, None],
     "unknown_user": [StrOptions({"shared", "raise"})],
     "fit_intercept": [StrOptions({"user"}), "boolean", UserIntercept],
-    "shared_weights": [StrOptions({"user", "fixed"}), UserWeights],
+    "shared_weights": [StrOptions({"user", "fixed"})],
+    "ridge_shared": [_PENALTIES],
     "ridge_sparse": [_PENALTIES],
     "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
-    "solver": [StrOptions({"auto"}), PrivateRounds, Alternation, GivenDirections],
+    "solver": [StrOptions({"auto"}), PrivateRounds, Alternation],
     "scale": ["boolean", "array-like"],
     "n_jobs": [Integral, None],
     "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
@@ -252,127 +180,115 @@ CONSTRAINTS = {
 
 def check_lrs_parameters(model) -> None:
     """Refuse combinations of individually valid parameters."""
+    for message in _refusals(model):
+        raise ValueError(message)
+
+
+_IN_A_GRID = 'leave solver="auto" (in a search, use a separate grid for epsilon=None)'
+
+
+def _refusals(model) -> Iterator[str]:
+    private, solver = model._is_private(), solver_of(model)
+    is_given = not isinstance(solver.init, str)
+    kept = isinstance(solver, PrivateRounds) and not solver.n_rounds
     if isinstance(model.fit_intercept, (bool, np.bool_)) and model.fit_intercept:
-        raise ValueError(
+        yield (
             'fit_intercept must be "user", UserIntercept(...) or False, got True: a '
             "common intercept of all users would have to be released"
         )
     if model.sparsity is None and not model.ridge_sparse:
-        raise ValueError(
+        yield (
             "sparsity=None requires ridge_sparse > 0: without a penalty a user with "
             "few rows has no unique model of all features"
         )
-    if model._is_private() and model.unknown_user == "raise":
-        raise ValueError(
+    if private and model.unknown_user == "raise":
+        yield (
             'unknown_user="raise" requires epsilon=None: an error would reveal who '
             'was in the training set; use unknown_user="shared"'
         )
-    solver = solver_of(model)
-    if is_fixed(model):
-        _check_fixed_weights(model, solver)
-
-
-_IN_A_GRID = " (in a search, use a separate grid for epsilon=None)"
+    if private and isinstance(solver, Alternation):
+        yield (
+            f"solver={solver!r} needs epsilon=None: with a budget use "
+            f"PrivateRounds(n_rounds=...); {_IN_A_GRID}"
+        )
+    if not private and isinstance(solver, PrivateRounds):
+        yield (
+            f"solver={solver!r} needs a budget: with epsilon=None use "
+            f"Alternation(max_iter=...); {_IN_A_GRID}"
+        )
+    if kept and not is_given:
+        yield (
+            "solver: n_rounds=0 keeps the directions of init, which must then be an "
+            "array of public directions"
+        )
+    if kept and solver.fresh_rows:
+        yield "solver: fresh_rows=True is not used with n_rounds=0: leave it False"
+    if not is_fixed(model):
+        return
+    if model.n_components != 1:
+        yield (
+            'shared_weights="fixed" needs n_components=1, got '
+            f"n_components={model.n_components}: one central model has one direction"
+        )
+    if (is_given or solver.init != "spectral") and not kept:
+        yield (
+            'init of solver is not used with shared_weights="fixed", which starts '
+            'from zero: leave init="spectral", or pass a central model that is not '
+            "changed with solver=PrivateRounds(0, init=...)"
+        )
 
 
 def is_fixed(model) -> bool:
     """Return whether all weights are one, and users have none of their own."""
-    return isinstance(model.shared_weights, str) and model.shared_weights == "fixed"
+    return model.shared_weights == "fixed"
 
 
-def _check_fixed_weights(model, solver) -> None:
-    if model.n_components != 1:
-        raise ValueError(
-            'shared_weights="fixed" needs n_components=1, got '
-            f"n_components={model.n_components}: one central model has one direction"
-        )
-    start = getattr(solver, "init", "spectral")
-    if not (isinstance(start, str) and start == "spectral"):
-        raise ValueError(
-            'init of solver is not used with shared_weights="fixed", which starts '
-            'from zero: leave init="spectral", or pass a central model with '
-            "solver=GivenDirections(...), which is not changed"
-        )
-
-
-# Copies: another thread may change a strategy between a plan and its releases.
-
-
-def solver_of(model) -> PrivateRounds | Alternation | GivenDirections:
-    """Return a copy of the solver of U."""
-    private = model._is_private()
+def solver_of(model) -> PrivateRounds | Alternation:
+    """Return the solver of U."""
     if isinstance(model.solver, str):
-        return PrivateRounds() if private else Alternation()
-    solver = snapshot(model.solver)
-    if private and isinstance(solver, Alternation):
-        raise ValueError(
-            f"solver={solver!r} needs epsilon=None: with a budget use "
-            f'PrivateRounds(n_rounds=...); leave solver="auto"{_IN_A_GRID}'
-        )
-    if not private and isinstance(solver, PrivateRounds):
-        raise ValueError(
-            f"solver={solver!r} needs a budget: with epsilon=None use "
-            f'Alternation(max_iter=...); leave solver="auto"{_IN_A_GRID}'
-        )
-    if isinstance(solver, PrivateRounds):
-        solver._check_share()
-    return solver
+        return PrivateRounds() if model._is_private() else Alternation()
+    return model.solver
 
 
 def intercept_of(model) -> UserIntercept | None:
-    """Return a copy of the intercept strategy; None without intercepts."""
+    """Return the intercept strategy; None without intercepts."""
     given = model.fit_intercept
     if isinstance(given, UserIntercept):
-        return snapshot(given)
+        return given
     return UserIntercept() if isinstance(given, str) else None
-
-
-def ridge_of_weights(model) -> float:
-    """Return the penalty of the users' weights."""
-    given = model.shared_weights
-    return float((UserWeights() if isinstance(given, str) else given).ridge)
 
 
 def most_steps(model) -> int:
     """Return the largest number of steps of a fit."""
     solver = solver_of(model)
-    steps = {PrivateRounds: "n_rounds", Alternation: "max_iter"}.get(type(solver))
-    return int(getattr(solver, steps)) if steps else 1
+    most = solver.n_rounds if isinstance(solver, PrivateRounds) else solver.max_iter
+    return max(int(most), 1)
 
 
-def shared_statistic(model, solver, n_features: int):
+def shared_statistic(model, rules: LocalRules, n_features: int):
     """Return the statistic of the shared directions."""
-    rank, fixed = min(int(model.n_components), n_features), is_fixed(model)
-    rules = model._rules(n_features, model._public_prior(rank))
-    users = Users(rules, n_features, Neighbors(model.neighbors), model.n_jobs)
+    solver, fixed = solver_of(model), is_fixed(model)
+    users = rules, n_features, Neighbors(model.neighbors), model.n_jobs
     if isinstance(solver, Alternation):
         shrink = solver.shrink_to_mean and not fixed
-        return ExactDirections(
-            users, solver.max_iter, solver.tol, shrink, solver.update
-        )
-    if isinstance(solver, GivenDirections):
-        return SharedDirections(users, n_releases=0)
+        return ExactDirections(*users, solver.max_iter, solver.tol, shrink)
+    n_releases = int(solver.n_rounds) if len(rules.prior) else 0
     spectral = isinstance(solver.init, str) and solver.init == "spectral"
+    norms = solver.curvature_clip_norm, solver.gradient_clip_norm
     return SharedDirections(
-        users,
-        n_releases=int(solver.n_rounds) if rank else 0,
-        release_start=bool(rank) and spectral and not fixed,
-        clip_curvature=_as_float(solver.curvature_clip_norm),
-        clip_gradient=_as_float(solver.gradient_clip_norm),
-        clip_share=float(solver.median_share),
+        *users,
+        n_releases,
+        release_start=n_releases > 0 and spectral and not fixed,
+        clip_norms=tuple(None if norm is None else float(norm) for norm in norms),
         fresh=bool(solver.fresh_rows),
     )
-
-
-def _as_float(value) -> float | None:
-    return None if value is None else float(value)
 
 
 def public_scale(model, n_features: int) -> np.ndarray | None:
     """Return public scales; None if they come from the data."""
     if isinstance(model.scale, (bool, np.bool_)):
-        public = model._is_private() or isinstance(model.solver, GivenDirections)
-        return np.ones(n_features) if public or not model.scale else None
+        from_data = model.scale and not model._is_private()
+        return None if from_data else np.ones(n_features)
     scale = _numbers(model.scale, "scale")
     if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
         raise ValueError(
@@ -382,19 +298,16 @@ def public_scale(model, n_features: int) -> np.ndarray | None:
     return scale
 
 
-def given_start(model, solver, n_features: int) -> np.ndarray | None:
+def given_start(model, n_features: int) -> np.ndarray | None:
     """Return the array of shape (d, r) that U starts from or equals, or None."""
-    frozen = isinstance(solver, GivenDirections)
-    given = solver.components if frozen else solver.init
+    given = solver_of(model).init
     if isinstance(given, str):
         return None
     shape = (min(int(model.n_components), n_features), n_features)
-    name = "components" if frozen else "init"
-    start = _numbers(given, name)
+    start = _numbers(given, "init")
     if start is None or start.shape != shape:
-        others = "" if frozen else "a string, or "
         raise ValueError(
-            f"{name} of solver must be {others}finite numbers of shape "
+            "init of solver must be a string, or finite numbers of shape "
             f"(n_components, n_features) = {shape}"
         )
     if is_fixed(model):  # a central model, of any length
@@ -402,11 +315,9 @@ def given_start(model, solver, n_features: int) -> np.ndarray | None:
     return _kernels_shared.positive_qr(start.T)[0]
 
 
-def start_of(model, solver, release, given, n_features: int):
-    """Return the start of U: (d, r), the name of a kernel's start, or None.
-
-    None means that the start is released. Arrays do not depend on the data.
-    """
+def start_of(model, release, given, n_features: int):
+    """Return a public start of U, (d, r), or its name; None if it is released."""
+    solver = solver_of(model)
     if given is not None:
         return given
     if is_fixed(model):
@@ -426,57 +337,35 @@ def _numbers(values, name: str) -> np.ndarray | None:
 
 def columns_beside(model) -> dict[str, int | str]:
     """Return the columns of X that are no features, by parameter."""
-    intercept = intercept_of(model)
-    offset = None if intercept is None else intercept.offset_feature
+    offset = getattr(intercept_of(model), "offset_feature", None)
     columns = {"user_feature": model.user_feature, "offset_feature": offset}
     return {name: place for name, place in columns.items() if place is not None}
 
 
 def find_offset(model, X, n_features: int) -> int | None:
-    """Return the position of the offsets among the columns without users, or None.
-
-    Only the names and the number of the columns of X are read.
-    """
+    """Return the position of the offsets among the columns without users, or None."""
     columns = columns_beside(model)
-    feature = columns.get("offset_feature")
-    if feature is None:
+    if "offset_feature" not in columns:
         return None
-    check_feature(feature, "offset_feature")
-    names = column_names(X)
-    if names is None:
-        if isinstance(feature, str):
-            raise ValueError(
-                f"offset_feature={feature!r}, but X has no column names: pass its "
-                "position, or pass a dataframe (in a pipeline, use "
-                'set_output(transform="pandas"))'
-            )
-        names = range(table_shape(X)[1])
-    n_columns = len(names)
-    place = position_of(feature, list(names), "offset_feature") % n_columns
-    if n_features < 2:
-        raise ValueError(
-            "X must have features besides offset_feature, but has n_features = "
-            f"{n_columns}: Found array with 0 feature(s) apart from offsets and ids, "
-            "while a minimum of 1 is required"
-        )
-    if model.user_feature is None:
-        return place
-    user = position_of(model.user_feature, list(names), "user_feature") % n_columns
+    like = Table.form(X).like
+    places = {name: place_of(like, at, name) for name, at in columns.items()}
+    place, user = places["offset_feature"], places.get("user_feature", np.inf)
     if user == place:
         raise ValueError("offset_feature and user_feature name the same column")
+    if n_features < 2:
+        raise ValueError(
+            f"X must have features besides {' and '.join(columns)}, got "
+            f"n_features = {n_features} beside users: 0 feature(s) are left"
+        )
     return place - (place > user)
 
 
 def split_offsets(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
-    """Return a table without its column of offsets, and the offsets (n_rows,).
-
-    `place` is None for no offsets, which gives zeros.
-    """
+    """Return a table without its column of offsets, if any, and the offsets."""
     if place is None:
         return table, np.zeros(len(table.X))
-    columns = np.arange(table.X.shape[1])[table.columns]
-    offsets = np.asarray(table.X[:, columns[place]], dtype=np.float64)
-    return replace(table, columns=np.delete(columns, place)), offsets
+    offsets = np.asarray(table.X[:, place], dtype=np.float64)
+    return replace(table, X=np.delete(table.X, place, axis=1)), offsets
 
 
 def read_like_fit(model, X, users) -> tuple[UserTable, np.ndarray]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg.walks import blas_threads
 from .._statistics.feature_scales import refuse_too_few
 from .._tables.clipping import Box, make_box
+from .._tables.columns import as_numbers
 from .._tables.table import check_rows, map_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
@@ -33,18 +33,13 @@ _FAR = 5.0
 
 
 class MomentModel(TableEstimator):
-    """Base of linear models of one released moment of features and targets.
-
-    A subclass has the parameters `alpha`, `n_components`, `fit_intercept` and `bounds`;
-    ``_given_of_targets`` returns public facts about the targets.
-    """
+    """Base of linear models of one released moment of features and targets."""
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
 
     _parameter_constraints: ClassVar[dict] = {
         **TableEstimator._privacy_constraints,
         "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "fit_intercept": ["boolean"],
         "bounds": [tuple, list, np.ndarray, None],
     }
@@ -62,11 +57,6 @@ class MomentModel(TableEstimator):
     def _statistic(self, n_samples: int, n_features: int, n_targets: int = 1):
         """Return the statistic of a fit of that shape, from public numbers."""
         refuse_too_few(n_samples)
-        if self.n_components is not None and self.n_components > n_features:
-            raise ValueError(
-                f"n_components={self.n_components} must be at most n_features="
-                f"{n_features}; ask for fewer components"
-            )
         self._alphas(self.alpha, n_targets)
         box = square = None
         units = self._input_units()
@@ -77,10 +67,7 @@ class MomentModel(TableEstimator):
             box, square = Box(low, high, n_features, per_feature=True), units.square
         target_box, target_units = self._given_of_targets(n_targets)
         return RegressionMoments(
-            n_samples,
-            n_features,
-            n_targets,
-            gaussian_mu(*self._budget_of_fit()),
+            *(n_samples, n_features, n_targets, gaussian_mu(*self._budget_of_fit())),
             boxes=(box, target_box),
             intercept=bool(self.fit_intercept),
             target_units=target_units,
@@ -136,61 +123,47 @@ class MomentModel(TableEstimator):
         self.moment_noise_std_ = float(found.spread)
         self.cross_noise_std_ = float(found.cross_spread)
 
-        seen = int(np.sum(~self.unseen_features_))
-        self.n_components_ = min(self.n_components or seen, seen)
-
-    def _moment(self):
-        """Return the released moment, and the directions of the regressors in use."""
-        n_seen = int(np.sum(~self.unseen_features_))
-        moment = _kernels.moment_of(
+    def _moment(self) -> _kernels.Moment:
+        """Return the released moment, of the regressors and the targets in use."""
+        return _kernels.moment_of(
             self.moment_,
-            n_seen,
+            int(np.sum(~self.unseen_features_)),
             self._has_constant(),
             self.moment_noise_std_,
             self.cross_noise_std_,
             self.n_samples_,
         )
-        if self.n_components_ == n_seen:
-            return moment, None
-        return _kernels.leading(moment, self.n_components_, self._has_constant())
 
     def _has_constant(self) -> bool:
         """Whether the fit had an intercept, whatever the parameter is now."""
-        return len(self.moment_) > np.sum(~self.unseen_features_) + np.sum(
-            ~self.unseen_targets_
-        )
+        columns = np.sum(~self.unseen_features_) + np.sum(~self.unseen_targets_)
+        return len(self.moment_) > columns
 
     def _set_coefficients(self) -> None:
         """Compute the coefficients, with one row or entry per target."""
-        moment, basis = self._moment()
+        moment, constant = self._moment(), self._has_constant()
         alphas = self._alphas(self.alpha, len(self.target_mean_))
         seen = ~self.unseen_targets_
         with blas_threads(len(moment.regressors)):
             if alphas is None:
-                found, floors = _kernels.chosen(
-                    moment, self._has_constant(), self._shrinks_alike
-                )
+                found, floors = _kernels.chosen(moment, constant, self._shrinks_alike)
                 alphas = np.full(len(seen), np.inf)
                 alphas[seen] = self.n_samples_ * floors
             else:
-                found = _kernels.penalized(moment, alphas[seen], self._has_constant())
-            coef, intercept = self._in_units(_turned(basis, found))
-        self.coef_, self.intercept_, self.alpha_ = coef, intercept, alphas.copy()
+                found = _kernels.penalized(moment, alphas[seen], constant)
+            self.coef_, self.intercept_ = self._in_units(found)
+        self.alpha_ = alphas.copy()
 
     def _in_units(self, found) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients and intercepts in the units of the data.
-
-        `found` has a column per target that is seen.
-        """
+        """Return coefficients and intercepts of seen targets, in units of the data."""
         kept, seen = ~self.unseen_features_, ~self.unseen_targets_
         width, scale = int(kept.sum()), self.target_scale_[seen]
         coef = np.zeros((len(seen), len(kept)))
         coef[np.ix_(seen, kept)] = found[:width].T * scale[:, None] / self.scale_[kept]
-        intercept = self.target_mean_ - coef @ self.mean_
-        if self._has_constant():
-            intercept[seen] += found[-1] * scale
         if not self._has_constant():
-            intercept = np.zeros(len(seen))
+            return coef, np.zeros(len(seen))
+        intercept = self.target_mean_ - coef @ self.mean_
+        intercept[seen] += found[-1] * scale
         return coef, intercept
 
     def _linear(self, X) -> np.ndarray:
@@ -226,9 +199,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         and shrinks the coefficients by a factor; the floor is chosen by an error
         estimate that is computed from the release. The second is a posterior mean under
         normal priors. Coefficients are 0 if no other choice promises to be better.
-    n_components : int or None, default=None
-        Number of leading principal components of the standardized features used by the
-        regression, at most ``n_features``. None uses all features.
     fit_intercept : bool, default=True
         Whether to fit an intercept. If False, features and targets are not centered.
     {epsilon}
@@ -327,7 +297,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self,
         alpha="auto",
         *,
-        n_components: int | None = None,
         fit_intercept: bool = True,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
@@ -337,7 +306,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         noise_seed: Seed = None,
     ) -> None:
         self.alpha = alpha
-        self.n_components = n_components
         self.fit_intercept = fit_intercept
         self.epsilon = epsilon
         self.delta = delta
@@ -415,17 +383,14 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         """Return unpenalized coefficients and their standard errors; NaN for none."""
         kept, seen = ~self.unseen_features_, ~self.unseen_targets_
         errors = np.full((len(seen), len(kept)), np.nan)
-        moment, basis = self._moment()
-        exact = _kernels.moment_least_squares(moment)
+        exact = _kernels.moment_least_squares(self._moment())
         if exact is None:
             return errors, errors
         found, covariances = exact
-        if basis is not None:
-            covariances = basis @ covariances @ basis.T
         spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
         units = self.target_scale_[seen][:, None] / self.scale_[kept]
         errors[np.ix_(seen, kept)] = spreads[:, : int(kept.sum())] * units
-        return self._in_units(_turned(basis, found))[0], errors
+        return self._in_units(found)[0], errors
 
     # -- what the release tells besides ----------------------------------------------
 
@@ -454,12 +419,12 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         checked = _numbers("alphas", alphas)
         if checked.ndim != 1:
             raise ValueError("alphas must be a one-dimensional list of penalties")
-        moment, basis = self._moment()
+        moment = self._moment()
         coefs, intercepts = [], []
         for alpha in checked:
             repeated = np.full(moment.cross.shape[1], alpha)
             found = _kernels.penalized(moment, repeated, self._has_constant())
-            coef, intercept = self._in_units(_turned(basis, found))
+            coef, intercept = self._in_units(found)
             coefs.append(coef.reshape(self.coef_.shape))
             intercepts.append(intercept.reshape(np.shape(self.intercept_)))
         return np.array(coefs), np.array(intercepts)
@@ -519,16 +484,9 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         return self._linear(X)
 
 
-def _turned(basis, found: np.ndarray) -> np.ndarray:
-    """Return coefficients of features from those of the directions in use."""
-    return found if basis is None else basis @ found
-
-
 def _numbers(name: str, values) -> np.ndarray:
     """Return penalties as numbers; errors name their parameter."""
-    found = None
-    with contextlib.suppress(TypeError, ValueError):
-        found = np.asarray(values, dtype=np.float64)
+    found = as_numbers(values, "biufO")
     if found is None:
         raise ValueError(f"{name} must contain numbers")
     if not np.all((found >= 0.0) & np.isfinite(found)):
@@ -554,9 +512,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
     {epsilon}
     {delta}
     {classes}
-    n_components : int or None, default=None
-        Number of leading principal components of the standardized features used by the
-        regressions, at most ``n_features``. None uses all features.
     fit_intercept : bool, default=True
         Whether to fit intercepts. If False, features are not centered.
     {bounds}
@@ -604,7 +559,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal([1e6, -3.0], [2e4, 0.01], size=(20_000, 2))
     >>> y = X[:, 0] / 2e4 + X[:, 1] / 0.01 > -250.0
-    >>> model = DPRidgeClassifier(epsilon=1.0).fit(X, y)
+    >>> model = DPRidgeClassifier(epsilon=1.0, classes=[False, True]).fit(X, y)
     >>> model.score(X, y) > 0.95
     True
     """
@@ -624,7 +579,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
         classes=None,
-        n_components: int | None = None,
         fit_intercept: bool = True,
         bounds=None,
         accountant: PrivacyAccountant | None = None,
@@ -634,7 +588,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
-        self.n_components = n_components
         self.fit_intercept = fit_intercept
         self.bounds = bounds
         self.accountant = accountant
@@ -696,5 +649,4 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
 
         return replace(labels, shape=(n_rows, n_outputs), read=read)
 
-    def _outputs(self, X) -> np.ndarray:
-        return self._linear(X)
+    _outputs = MomentModel._linear

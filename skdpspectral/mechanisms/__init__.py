@@ -10,6 +10,8 @@ from ._plan import Concern as Concern
 from ._plan import ParallelPlan as ParallelPlan
 from ._plan import PrivacyPlan
 from ._plan import Remark as Remark
+from ._plan import Report as Report
+from ._plan import html_table as html_table
 from ._planned_releases import ApproximateDP, SubsampledGaussian
 from ._planned_releases import Assumption as Assumption
 from ._planned_releases import CorrelatedGaussian as CorrelatedGaussian
@@ -25,8 +27,6 @@ from ._planned_releases import Unit as Unit
 from ._planned_releases import check_count as check_count
 from ._planned_releases import check_real as check_real
 from ._planned_releases import shown as shown
-from ._report import Report as Report
-from ._report import html_table as html_table
 
 __all__ = [
     "ApproximateDP",

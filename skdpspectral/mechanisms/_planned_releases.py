@@ -49,7 +49,6 @@ class Assumption(Word):
 
     NONE = "none"
     SPIKED_GAUSSIAN = "spiked-gaussian"
-    CLIPPED_GRADIENTS = "clipped-gradients"
     SUMMED_PARTS = "summed-parts"  # several parties each add a share of the noise
     NO_LEAKS = "no-leaks"  # a pipeline has steps that leak
 
@@ -362,9 +361,8 @@ class CorrelatedGaussian(Gaussian):
     independent normal entries of standard deviation `noise_std`. `sensitivity` is that
     of one row. `column_norm` bounds the 2-norms of the columns of C for `max_steps`
     steps (None: for any number); where a unit has k rows and C is the identity, it is
-    :math:`\sqrt k`. If `renewed`, fresh noise takes over after `max_steps`. Rounding
-    errors of the shaped noise are `amplification` times larger in Z: the grid is so
-    coarse that they stay far below a step of it.
+    :math:`\sqrt k`. Rounding errors of the shaped noise are `amplification` times
+    larger in Z: the grid is so coarse that they stay far below a step of it.
 
     **Formal guarantee.** If one unit changes one row of the stream (or the k rows that
     `column_norm` was made for), each by at most `sensitivity`, then the release of all
@@ -379,7 +377,6 @@ class CorrelatedGaussian(Gaussian):
     column_norm: float = 1.0
     factorization: str = "trivial"
     max_steps: int | None = None
-    renewed: bool = False
     amplification: float = 0.0
 
     def _check(self) -> None:
@@ -403,8 +400,6 @@ class CorrelatedGaussian(Gaussian):
         """Return notes for reports, in addition to the numbers."""
         most = self.max_steps
         steps = "any number of steps" if most is None else f"{most} steps"
-        if self.renewed and most is not None:
-            steps = f"any number of steps, with fresh noise after each {most}"
         return f"a row per step, {steps}, {self.factorization} noise"
 
 
@@ -444,8 +439,8 @@ class SampledGaussian(CorrelatedGaussian):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._keep("mu", math.inf)  # its cost is a curve
-        fixed = (self.column_norm, self.factorization, self.renewed, self.amplification)
-        if fixed != (1.0, "trivial", False, 0.0) or self.max_steps is None:
+        fixed = (self.column_norm, self.factorization, self.amplification)
+        if fixed != (1.0, "trivial", 0.0) or self.max_steps is None:
             raise ValueError(
                 f"noise of {self.name!r} must be independent between a known number of "
                 "steps: samples have no guarantee otherwise"

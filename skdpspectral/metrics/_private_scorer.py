@@ -8,16 +8,19 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from .. import sensitivity
+from .._base.sklearn_compat import Interval, StrOptions
+from .._base.strategies import check_arguments
 from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
-from .._tables.columns import check_feature, column_names, read_column, read_quietly
+from .._tables.columns import column_names, read_column, read_quietly
 from .._tables.ids import encode_ids
 from .._tables.table import n_rows_in_memory, shape_of
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
@@ -29,20 +32,18 @@ from ..accounting._ledger.context import (
     block_at_hand,
 )
 from ..accounting._ledger.planned_fits import Composition, composition_of, is_estimator
-from ..mechanisms import (
-    Exact,
-    Mechanism,
-    Neighbors,
-    PrivacyPlan,
-    Unit,
-    check_real,
-    shown,
-)
+from ..mechanisms import Exact, Mechanism, Neighbors, PrivacyPlan, Unit
 from ._score_kinds import Kind, make_kind
 
 # Instead of a number: the budget is that of the search that uses the score.
 SEARCH = "search"
 
+_CONSTRAINTS = {
+    "epsilon": [Interval(Real, 0, None, closed="right"), StrOptions({SEARCH}), None],
+    "delta": [Real],
+    "accountant": [PrivacyAccountant, None],
+    "user_feature": [Integral, str, None],
+}
 
 # Contributions that are added up in one go.
 _BLOCK = 4096
@@ -232,28 +233,17 @@ class PrivateScorer:
         noise_seed: Any,
     ) -> None:
         self._kind, self._budget = kind, None
-        if isinstance(epsilon, str) and epsilon != SEARCH:
-            raise ValueError(
-                f"epsilon must be a number, None or {SEARCH!r}, got {epsilon!r}"
-            )
+        given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
+        given["user_feature"] = user_feature
+        check_arguments("make_private_scorer", _CONSTRAINTS, given)
         if not isinstance(epsilon, str):
-            number = math.inf if epsilon is None else check_real("epsilon", epsilon)
-            if not number > 0.0:
-                raise ValueError(f"epsilon must be positive, got {number}")
-            self._budget = number, check_real("delta", delta)
+            self._budget = math.inf if epsilon is None else float(epsilon), float(delta)
             gaussian_mu(*self._budget)  # refuses a delta out of range
-        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
-            raise TypeError(
-                "accountant must be a PrivacyAccountant or None, got "
-                f"{shown(accountant)}"
+        if user_feature is not None and kind.width > 1:
+            raise ValueError(
+                f"score={kind.name!r} is a score of rows: leave user_feature=None"
             )
-        if user_feature is not None:
-            check_feature(user_feature, "user_feature")
-            if kind.width > 1:
-                raise ValueError(
-                    f"score={kind.name!r} is a score of rows: leave user_feature=None"
-                )
-        elif kind.of_users:
+        if user_feature is None and kind.of_users:
             raise ValueError(
                 f"score={kind.name!r} is a score of users: name their column with "
                 "user_feature"

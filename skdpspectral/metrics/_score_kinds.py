@@ -57,15 +57,9 @@ def _equal(y: Any, predicted: Any) -> np.ndarray:
     if object not in (y.dtype, predicted.dtype):
         right: np.ndarray = y == predicted  # by types, which are public
         return right
-    found = np.zeros(len(y), dtype=bool)
-    for row, pair in enumerate(zip(y.tolist(), predicted.tolist(), strict=True)):
-        try:
-            found[row] = bool(pair[0] == pair[1])
-        except (MemoryError, Warning):
-            raise
-        except Exception:  # of pandas.NA: what cannot be compared is not equal
-            found[row] = False
-    return found
+    found = (a == b for a, b in zip(y.tolist(), predicted.tolist(), strict=True))
+    # What cannot be compared, such as pandas.NA, is not equal.
+    return np.array([isinstance(e, (bool, np.bool_)) and bool(e) for e in found], bool)
 
 
 def _one_of(y: Any, classes: np.ndarray) -> np.ndarray:

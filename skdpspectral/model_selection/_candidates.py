@@ -30,7 +30,7 @@ from .._base.made_up import (
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
-from .._tables.clusters import is_on_cluster
+from .._tables.clusters import refuse_on_cluster
 from .._tables.columns import (
     column_names,
     frame_of_arrow,
@@ -309,11 +309,7 @@ def stand_in(X: Any) -> Any:
 def checked_form(estimator: Any, X: Any, y: Any) -> list[DeferredRead]:
     """Check the form of rows and targets; return what is unread of the rows."""
     for name, given in (("X", X), ("y", y)):
-        if is_on_cluster(given):
-            raise TypeError(
-                f"PrivateSearchCV does not take dask collections as {name}: pass "
-                f"{name}.compute()"
-            )
+        refuse_on_cluster(given, "PrivateSearchCV", name)
     unread = deferred_numbers(estimator, X)
     n_rows = (unread[0].shape if unread else table_shape(X))[0]
     if y is not None:
@@ -326,12 +322,10 @@ def checked_form(estimator: Any, X: Any, y: Any) -> list[DeferredRead]:
     return unread
 
 
-def made_up(
-    estimator: Any, X: Any, y: Any, declared: frozenset[str], numbers: bool
-) -> tuple[Any, Any]:
+def made_up(estimator: Any, X: Any, y: Any, numbers: bool) -> tuple[Any, Any]:
     """Return rows and targets as blocks get them; objects are `numbers` or words."""
     known = public_values(estimator)
-    rows = made_up_rows(X, known, declared, numbers)
+    rows = made_up_rows(X, known, numbers)
     read = [unread.read() for unread in deferred_numbers(estimator, rows)]
     targets = None if y is None else made_up_targets(y, known.get(CLASSES))
     return sliceable(rows, *read), sliceable_targets(targets)

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
@@ -19,7 +18,11 @@ from .._base.sklearn_compat import (
     CallbackSupportMixin,
     Interval,
     StrOptions,
+    delegated,
     fit_progress,
+    forwarded,
+    get_feature_names_out,
+    has_method,
 )
 from .._base.strategies import check_arguments
 from .._release.selection import VoteRelease
@@ -28,7 +31,6 @@ from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import check_count
 from ..metrics._private_scorer import PrivateScorer
-from ._blocks import scorer_of_blocks
 from ._candidates import (
     FitLimit,
     check_estimator,
@@ -37,47 +39,17 @@ from ._candidates import (
     sliceable,
     sliceable_targets,
 )
-from ._vote import MIN_BLOCK_SIZE, ballot_of, elected, planned, rehearse, results
+from ._vote import (
+    MIN_BLOCK_SIZE,
+    ballot_of,
+    elected,
+    planned,
+    rehearse,
+    scorer_of_blocks,
+)
 
 # Largest number of candidates, each of which is checked before the charge.
 _MOST_CANDIDATES = 512
-
-
-def _has(name: str):
-    """Return whether the model of a search has a method."""
-
-    def check(search) -> bool:
-        getattr(getattr(search, "best_estimator_", search.estimator), name)
-        return True
-
-    return available_if(check)
-
-
-def _of_best(name: str, summary: str):
-    """Return a method of rows that the best model answers, if it has one."""
-
-    def method(self, X):
-        return getattr(self._best(), name)(X)
-
-    method.__name__, method.__qualname__ = name, f"PrivateSearchCV.{name}"
-    method.__doc__ = f"""{summary}
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            Result of the model's ``{name}``.
-        """
-    return _has(name)(method)
-
-
-def _attribute(name: str, summary: str) -> property:
-    """Return a property that the best model has."""
-    return property(lambda self: getattr(self.best_estimator_, name), doc=summary)
 
 
 @documented
@@ -143,15 +115,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         if there was no vote. It is close to 0 if fits or scores fail in all blocks.
     support_std_ : float
         Standard error of `support_` due to its noise.
-    cv_results_ : dict of ndarray
-        As in other searches, but without scores. It contains all candidates, starting
-        with the incumbent, and the `support` of the proposed candidate.
-    best_index_ : int
-        Index of the chosen candidate in `cv_results_`.
-    n_splits_, multimetric_ : int, bool
-        As in other searches.
-    scorer_ : callable
-        The scorer in use.
     {privacy_}
 
     See Also
@@ -188,9 +151,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     incumbent. Before the charge, each candidate is fitted and scored once on made-up
     rows in the containers and dtypes of X and y. If this fails, the search raises an
     error and nothing is charged. A block of a dataframe keeps column names and dtypes,
-    but the categories of a dtype become those of the block's own values, unless
-    :class:`~skdpspectral.DPTableVectorizer` takes them as public by "dtype". Scorers
-    get arrays and indexes of pandas as a series.
+    but the categories of a dtype become those of the block's own values. Scorers get
+    arrays and indexes of pandas as a series.
 
     Examples
     --------
@@ -214,6 +176,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     """
 
     _selects_privately: ClassVar[bool] = True
+    _saved_instead: ClassVar[str] = (
+        "best_estimator_, if it is a private estimator, and privacy_.to_json() with it"
+    )
     _array_parameters: ClassVar[tuple[str, ...]] = ("estimator", "param_grid")
 
     _parameter_constraints: ClassVar[dict] = {
@@ -308,9 +273,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         checked_form(self.estimator, X, None)
         return planned(self, X).plan
 
-    def _scorer(self) -> Any:
-        return scorer_of_blocks(self.scoring, self.estimator)
-
     def _check_parameters(self) -> None:
         if self.epsilon is None or self.epsilon == math.inf:
             raise ValueError(
@@ -334,7 +296,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
                 "draws"
             )
         check_estimator(self.estimator)
-        self._scorer()
+        scorer_of_blocks(self)
 
     @unweighted
     def fit(self, X, y=None) -> Self:
@@ -363,9 +325,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     def _found(self, X: Any, y: Any) -> dict[str, Any]:
         """Charge, ask the blocks, and fit; return the fitted attributes."""
         unread = checked_form(self.estimator, X, y)
-        found, scorer = planned(self, X), self._scorer()
+        found = planned(self, X)
         plan, budgets = found.plan, found.budgets
-        ballot = ballot_of(self, found, X, scorer)
+        ballot = ballot_of(self, found, X, scorer_of_blocks(self))
         rehearse(self, found, ballot, X, y)
         # Warnings of blocks stay in them: these go by public numbers alone.
         if not budgets.n_blocks:
@@ -387,27 +349,29 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             model = found.models[index]
             model = fitted_within_budget(model, X, y, limit, release.draw_seed())
             progress.step(steps)
-        table = results(self.estimator, found.candidates, choice)
+        given, chosen = self.estimator.get_params(deep=True), found.candidates[index]
+        names = {name for candidate in found.candidates for name in candidate}
         return {
-            "best_params_": table["params"][index],
-            "best_index_": index,
+            "best_params_": chosen or {n: given[n] for n in sorted(names & set(given))},
             "best_estimator_": model,
             "kept_": choice.kept,
             "support_": choice.support,
             "support_std_": choice.std,
             "n_blocks_": budgets.n_blocks,
-            "n_splits_": int(self.cv),
-            "scorer_": scorer,
-            "multimetric_": False,
-            "cv_results_": table,
             "privacy_": plan,
         }
 
     # -- methods of the best model ---------------------------------------------------
 
-    def _best(self):
-        check_is_fitted(self, "best_estimator_")
+    def _fitted(self) -> Any:
+        check_is_fitted(self)
         return self.best_estimator_
+
+    def _method(self, name: str) -> Any:
+        return getattr(getattr(self, "best_estimator_", self.estimator), name)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "best_estimator_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -417,19 +381,26 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             setattr(tags, name, getattr(within, name))
         return tags
 
-    predict = _of_best("predict", "Predict with the best model.")
-    predict_proba = _of_best("predict_proba", "Predict class probabilities.")
-    decision_function = _of_best("decision_function", "Return decision values.")
-    score_samples = _of_best(
-        "score_samples",
-        "Return scores of rows by the best model, each as private as its row.",
+    predict = delegated("predict", "Predict with the best model.", "Predictions")
+    predict_proba = delegated(
+        "predict_proba", "Return class probabilities.", "Columns as in `classes_`"
     )
-    transform = _of_best("transform", "Transform rows with the best model.")
-    inverse_transform = _of_best(
-        "inverse_transform", "Map transformed rows back with the best model."
+    decision_function = delegated(
+        "decision_function", "Return decision values.", "Decision values"
+    )
+    score_samples = delegated(
+        "score_samples", "Return scores of rows.", "Scores, each as private as its row"
+    )
+    transform = delegated(
+        "transform",
+        "Transform rows with the best model.",
+        "Rows, as private as they were",
+    )
+    inverse_transform = delegated(
+        "inverse_transform", "Map transformed rows back with the best model.", "Rows"
     )
 
-    @_has("transform")
+    @has_method("transform")
     def fit_transform(self, X, y=None):
         """Run the search and transform the same rows with the best model.
 
@@ -447,7 +418,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         """
         return self.fit(X, y).transform(X)
 
-    @_has("score")
+    @has_method("score")
     def score(self, X, y=None):
         """Return the exact score of the best model, which is not a private release.
 
@@ -463,39 +434,11 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         float
             Result of the model's ``score``, which is as private as the rows.
         """
-        best = self._best()
+        best = self._fitted()
         return best.score(X) if y is None else best.score(X, y)
 
-    @_has("get_feature_names_out")
-    def get_feature_names_out(self, input_features=None):
-        """Return the names of the columns of the best model's ``transform``.
+    get_feature_names_out = get_feature_names_out
 
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of columns.
-
-        Returns
-        -------
-        ndarray of str
-            Names of the transformed columns.
-        """
-        return self._best().get_feature_names_out(input_features)
-
-    def save(self, path) -> None:
-        """Raise an error: save `best_estimator_` instead.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Ignored.
-        """
-        check_is_fitted(self)
-        raise TypeError(
-            "a search cannot be saved as a file of arrays: save best_estimator_, if "
-            "it is a private estimator, and keep privacy_.to_json() with it"
-        )
-
-    classes_ = _attribute("classes_", "Classes of the best model.")
-    n_features_in_ = _attribute("n_features_in_", "Number of columns seen during fit.")
-    feature_names_in_ = _attribute("feature_names_in_", "Names of columns in fit.")
+    classes_ = forwarded("classes_", "Classes of the best model.")
+    n_features_in_ = forwarded("n_features_in_", "Number of columns seen during fit.")
+    feature_names_in_ = forwarded("feature_names_in_", "Names of columns in fit.")

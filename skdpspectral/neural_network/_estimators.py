@@ -21,7 +21,6 @@ from .._base.sklearn_compat import (
     fit_progress,
 )
 from .._base.strategies import snapshot
-from .._linalg.walks import blas_threads
 from .._release.noise import public_start
 from .._tables.table import check_rows, deferred_rows, deferred_targets
 from ..accounting import PrivacyAccountant
@@ -122,7 +121,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         hidden_widths(self.hidden_layer_sizes)
-        self._adam()._check(self.n_epochs)
+        self._adam()._check()
 
     def _adam(self) -> Adam:
         """Return a copy of the optimizer, safe from changes during a fit."""
@@ -186,17 +185,18 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             targets = as_outputs(y)
             progress.begin(X, y, plan)
             with contextlib.closing(release):
-                run = optimization.begin(release)
+                optimization.begin(release)
                 # All at once, as no copy of a fit goes on elsewhere.
-                run.claim(0, optimization.schedule.n_steps)
+                release.claim(0, optimization.schedule.n_steps)
                 for _ in range(optimization.schedule.n_steps):
+                    batch = optimization.batch()
                     row = functools.partial(
-                        self._row, optimization, layers, X, targets, run.batch()
+                        self._row, optimization, layers, X, targets, batch
                     )
-                    parameters += run.step(row)
-                    progress.step(run.position)
+                    parameters += optimization.step(row)
+                    progress.step(optimization.position)
             self.weights_, self.layer_sizes_ = parameters, np.array(layout.sizes)
-            self.n_iter_ = run.position
+            self.n_iter_ = optimization.position
         self.privacy_ = plan
 
     def _row(self, optimization, layers, X, targets, batch) -> np.ndarray:
@@ -232,13 +232,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         """Return the outputs of the network, of shape (n_samples, n_outputs)."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        layers = self._layers()
-        found = np.empty((len(X), layers[-1].shape[1]))
-        with blas_threads(0), np.errstate(all="ignore"):
-            for block in _kernels.in_blocks(len(X)):
-                rows = np.asarray(X[block], dtype=np.float64)
-                found[block] = _kernels.activations(layers, rows, self.activation)[-1]
-        return found
+        return _kernels.outputs_of(self._layers(), X, self.activation)
 
 
 @documented
@@ -438,7 +432,8 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(4000, 3))
     >>> y = X[:, 0] > X[:, 1]
-    >>> model = DPAdamClassifier(batch_size=4000, n_epochs=50).fit(X, y)
+    >>> model = DPAdamClassifier(classes=[False, True], batch_size=4000, n_epochs=50)
+    >>> model = model.fit(X, y)
     >>> model.score(X, y) > 0.9
     True
     """

@@ -14,22 +14,22 @@ from .._release.streams import attainable_rate
 from .._statistics.statistic import Statistic
 from ..accounting._composition import sampled_gaussian
 from ..accounting._gaussian import calibrate_alike
-from ..factorizations import Exponential, Factorization, factorize
-from ..factorizations._factorizations import Paired
 from ..mechanisms import Mechanism, Neighbors
 from ._kernels import LARGEST, SUMMED, Factors
 
 SAMPLINGS = ("poisson", "in-turn")
+
+# Chances of more steps, each its share of delta, vanish in float64.
+_MOST_STEPS = 10**9
 
 
 class Schedule:
     """Batches of a fit, determined by public numbers.
 
     Each batch has all examples if `batch_size` is at least `n_samples`. `sampling` is
-    "poisson" or "in-turn"; `shaping` shapes the noise of batches in turn, None for
-    independent noise. There are `n_steps` batches of at most `largest_batch` examples;
-    sums are divided by the attribute `batch_size`. An example is in a batch with
-    probability `rate`, or in turn in `n_participations` batches.
+    "poisson" or "in-turn". There are `n_steps` batches of at most `largest_batch`
+    examples; sums are divided by the attribute `batch_size`. An example is in a batch
+    with probability `rate`, or in turn in `n_participations` batches.
     """
 
     def __init__(
@@ -40,12 +40,10 @@ class Schedule:
         *,
         sampling: str,
         neighbors: str,
-        shaping: FactorizationPair | None = None,
     ) -> None:
         self.n_samples, self.neighbors = n_samples, Neighbors(neighbors)
         self._whole = batch_size >= n_samples
         self.sampled = sampling == "poisson" and not self._whole
-        self.shaping = Factorization() if shaping is None else shaping
         size = min(batch_size, n_samples)
         self.rate = attainable_rate(size / n_samples) if self.sampled else 1.0
         self.batch_size = float(size)
@@ -53,6 +51,12 @@ class Schedule:
         self.largest_batch = n_samples if self.sampled else size
         self._in_epoch = math.ceil(n_samples / size)
         self.n_steps = n_epochs * self._in_epoch
+        if self.n_steps > _MOST_STEPS:
+            raise ValueError(
+                f"n_epochs={n_epochs} in batches of batch_size={batch_size} are "
+                f"{self.n_steps:.0e} steps: at most {_MOST_STEPS:.0e} are supported; "
+                "choose fewer epochs or larger batches"
+            )
         self._order = None
         if not (self.sampled or self._whole):
             # The same for any data of that shape: rows may be sorted.
@@ -62,16 +66,10 @@ class Schedule:
     def correlation(self) -> dict[str, Any]:
         """Fields of the mechanism of batches in turn.
 
-        An example affects one row per batch; the root of their number counts only if
-        the noise of rows is independent.
+        An example affects one row per batch, whose noise is independent.
         """
         often = math.sqrt(self.n_participations)
-        return {
-            "column_norm": self.shaping.column_norm * often,
-            "factorization": self.shaping.name,
-            "max_steps": self.n_steps,
-            "amplification": self.shaping.amplification,
-        }
+        return {"column_norm": often, "max_steps": self.n_steps}
 
     def batch(self, release: Any, position: int) -> np.ndarray:
         """Return the examples in the batch of a step, in increasing order."""
@@ -84,40 +82,8 @@ class Schedule:
         return np.sort(self._order[start : start + size])
 
 
-class FactorizationPair:
-    """Two factorizations, for the left and the right half of each row.
-
-    Columns are scaled to norms of at most 1, so that an example moves both halves no
-    more than its row.
-    """
-
-    def __init__(self, first: Factorization, second: Factorization) -> None:
-        self.parts = (first, second)
-        self.name = second.name if first.name == "trivial" else first.name
-        limits = [f.max_steps for f in self.parts if f.max_steps is not None]
-        self.max_steps = min(limits) if limits else None
-        self.column_norm = max(f.column_norm for f in self.parts)
-        self.amplification = max(f.amplification for f in self.parts)
-
-    def check_precision(self, steps: float) -> None:
-        """Refuse matrices whose noise float64 cannot hold on its grid."""
-        for part in self.parts:
-            part.check_precision(steps)
-
-    def filter(self, width: int) -> Paired:
-        """Return a filter of rows of a width."""
-        return Paired(*(part.filter(width // 2) for part in self.parts))
-
-
-def decayed_factorization(decay: float, name: str, n_steps: int) -> Factorization:
-    """Return the factorization of exponentially decayed running means."""
-    if name == "trivial" or decay == 0.0:
-        return Factorization()
-    return factorize(Exponential(decay), name, n_steps)
-
-
 _NAME = "gradients"
-MOMENTS = ("jme", "jme-batch", "pp", "pp-debiased", "clip")
+MOMENTS = ("jme", "pp", "pp-debiased")
 
 
 class GradientMoments(Statistic):
@@ -125,8 +91,7 @@ class GradientMoments(Statistic):
 
     Both are divided by the expected size of a batch. Squares are weighted so that both
     have the same noise; `moment_weight` is the weight :math:`\nu` for gradients in the
-    unit ball. With `of_sums`, the caller sums over examples. A row has `width` entries
-    and `n_sums` sums; `weight` is the factor of the squares, or 0.
+    unit ball. A row has `width` entries; `weight` is the factor of the squares, or 0.
     """
 
     def __init__(
@@ -137,36 +102,26 @@ class GradientMoments(Statistic):
         clip_norm: float,
         moments: str,
         moment_weight: float,
-        of_sums: bool = False,
     ) -> None:
         self.n_parameters, self.schedule = n_parameters, schedule
-        self.clip_norm, self.moments = float(clip_norm), moments
+        self.clip_norm = float(clip_norm)
         alone = moments.startswith("pp")
         self.nu = 0.0 if alone else float(moment_weight)
         self.weight = math.sqrt(self.nu) / self.clip_norm
         self.width = n_parameters if alone else 2 * n_parameters
-        self.n_sums = 2 if moments in ("jme", "clip") else 1
-        self._summed = schedule.largest_batch if of_sums else SUMMED
         # Of norms: those that are computed are off by less, in whatever order the
         # squares of entries are summed.
         self._room = (n_parameters + 64) * 2.0**-51
 
-    @property
-    def _largest(self) -> float:
-        """Largest norm of an example's row, times the expected batch size."""
-        if self.moments == "clip":
-            return self.clip_norm
-        return sensitivity.gradient_norm(self.clip_norm, self.nu)
-
     def _moved(self, neighbors: Neighbors) -> float:
         """Return how far one example moves the row of one step."""
-        size, c = self.schedule.batch_size, self.clip_norm
-        if self.moments == "jme-batch":
-            return sensitivity.squared_batch_sensitivity(c, size, self.nu, neighbors)
-        of_sums = sensitivity.gradient_moments_sensitivity
-        if self.moments == "clip":
-            of_sums = sensitivity.clipped_moments_sensitivity
-        return of_sums(c, size, self.nu, self.n_parameters, neighbors)
+        return sensitivity.gradient_moments_sensitivity(
+            self.clip_norm,
+            self.schedule.batch_size,
+            self.nu,
+            self.n_parameters,
+            neighbors,
+        )
 
     @property
     def added(self) -> float:
@@ -177,14 +132,14 @@ class GradientMoments(Statistic):
         """Return the rounding error, and a bound on the norm of a row."""
         n, size = self.schedule.largest_batch, self.schedule.batch_size
         # Every entry is a sum over the examples of a batch, however many they are.
-        bound = self._largest * n / size
+        bound = sensitivity.gradient_norm(self.clip_norm, self.nu) * n / size
         # Lengths may be off by the room that is left for them, and factors with them.
-        error = sensitivity.summation_error(bound, n, self._summed) + bound * self._room
-        if self.moments == "jme-batch":
-            # Squares of what is off by an error, and in the ball, are off by twice it.
-            error *= math.sqrt(1.0 + 4.0 * self.nu)
-        lemma = "gradient-moments clipped-moments"
-        return {"summation_error": error, "magnitude": bound, "lemma": lemma}
+        error = sensitivity.summation_error(bound, n, SUMMED) + bound * self._room
+        return {
+            "summation_error": error,
+            "magnitude": bound,
+            "lemma": "gradient-moments",
+        }
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan all steps of batches in turn at a cost of mu; infinite for no noise."""
@@ -226,22 +181,22 @@ class GradientMoments(Statistic):
         sums = np.zeros((2 if self.weight else 1, self.n_parameters))
         for block in blocks:
             (add or self._add)(block, sums)
-        return self._weighted(sums)
+        sums /= self.schedule.batch_size
+        if self.weight:
+            sums[1] *= self.weight
+        return sums.reshape(1, -1)
 
     def _add(self, factors: Factors, sums: np.ndarray) -> None:
         """Add the clipped gradients of a block, and their squares."""
         # A large factor beside a tiny one does not fit: the square of that may have
         # vanished, and the norm with it, but not the gradient.
         squares, fit = factors.squared_norms()
-        if self.moments == "clip":
-            squares = squares + self.weight**2 * factors.squared_norms(2)[0]
         good = np.isfinite(squares) & fit
         factors = factors.without(~good)
         factor = self._factors(np.where(good, squares, 0.0))
         factors.weighted_sum(factor, sums[0])
-        if self.moments in ("jme", "clip"):
-            power = 2 if self.moments == "jme" else 1
-            factors.weighted_sum(factor**power, sums[1], 2)
+        if self.weight:
+            factors.weighted_sum(factor**2, sums[1], 2)
 
     def row_of_gradients(self, gradients: np.ndarray) -> np.ndarray:
         """Return the exact row of a batch from its full gradients."""
@@ -257,42 +212,10 @@ class GradientMoments(Statistic):
         good = (gradients.max(axis=1) <= LARGEST) & (gradients.min(axis=1) >= -LARGEST)
         gradients = gradients[good]
         squares = np.vecdot(gradients, gradients)
-        if self.moments == "clip":
-            powers = np.square(gradients)
-            squares = squares + self.weight**2 * np.vecdot(powers, powers)
         clipped = gradients * self._factors(squares)[:, None]
         sums[0] += clipped.sum(axis=0)
-        if self.moments == "jme":
-            sums[1] += np.square(clipped).sum(axis=0)
-        elif self.moments == "clip":
-            sums[1] += np.sum(clipped * gradients, axis=0)
-
-    def row_of_sums(self, sums: np.ndarray) -> np.ndarray:
-        """Return the exact row of a batch from sums clipped by the caller.
-
-        `sums`, (n_sums, n_parameters), are over the expected batch size. Sums longer
-        than possible for all examples are scaled down, to bound numbers on the noise's
-        grid.
-        """
-        row = np.zeros((2 if self.weight else 1, self.n_parameters))
-        row[: self.n_sums] = sums
-        row = self._weighted(row * self.schedule.batch_size)
-        bound = self._fields()["magnitude"]
-        # No nan is, and all sums of clipped gradients are, whatever `clip_norm` is: one
-        # example more must not take such a sum beyond, and all others with it.
-        if not np.abs(row).max() <= LARGEST * bound:
-            return np.zeros_like(row)
-        return row * (bound / max(float(np.linalg.norm(row)), bound))
-
-    def _weighted(self, sums: np.ndarray) -> np.ndarray:
-        """Return the sums over the expected batch size, side by side on one scale."""
-        sums /= self.schedule.batch_size
-        if self.moments == "jme-batch":
-            sums[0] *= self._factors(np.vecdot(sums[:1], sums[:1]))
-            np.square(sums[0], out=sums[1])
         if self.weight:
-            sums[1] *= self.weight
-        return sums.reshape(1, -1)
+            sums[1] += np.square(clipped).sum(axis=0)
 
     def _factors(self, squares: np.ndarray) -> np.ndarray:
         """Return clipping factors, at most 1, for gradients of these squared norms."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from .._linalg import per_user
 from .._linalg.per_user import empty_stack, multiply_rows, stacked
+from .._linalg.walks import blas_threads
 
 # Examples whose gradients are summed at once, in any order.
 SUMMED = 256
@@ -31,8 +32,8 @@ SUMMED = 256
 # Examples that are handled together, in whole sums.
 BLOCK_EXAMPLES = 4 * SUMMED
 
-# Factors that are longer are not used: squares and fourth powers of their products, and
-# of what is left of others beside them, would be lost in float64.
+# Factors that are longer are not used: squares of their products, and of what is left
+# of others beside them, would be lost in float64.
 LARGEST = 2.0**100
 ACTIVATIONS = ("tanh", "relu")
 
@@ -108,6 +109,18 @@ def activations(
     return [*found, _through(found[-1], layers[-1], layers[-1].shape[1])]
 
 
+def outputs_of(
+    layers: Sequence[np.ndarray], X: np.ndarray, activation: str
+) -> np.ndarray:
+    """Return the outputs of rows, (n, width), with bits independent of the batch."""
+    found = np.empty((len(X), layers[-1].shape[1]))
+    with blas_threads(0), np.errstate(all="ignore"):
+        for block in in_blocks(len(X)):
+            rows = np.asarray(X[block], dtype=np.float64)
+            found[block] = activations(layers, rows, activation)[-1]
+    return found
+
+
 def probabilities(outputs: np.ndarray, loss: str) -> np.ndarray:
     """Return probabilities of classes from outputs (n, width)."""
     if loss == "logistic":
@@ -150,18 +163,18 @@ class Factors(NamedTuple):
         bad = bad[:, None]
         return Factors(*([np.where(bad, 0.0, p) for p in parts] for parts in self))
 
-    def squared_norms(self, power: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Return each gradient's sum of squares, or that of its entrywise power.
+    def squared_norms(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return each gradient's sum of squares.
 
         The second result is False where a factor is too large, or NaN.
         """
         squares: np.ndarray = np.zeros(len(self.inputs[0]))
         fit = np.ones(len(squares), dtype=bool)
-        for inputs, errors in zip(self.inputs, self.errors, strict=True):
-            sides = _squares(inputs, power), _squares(errors, power)
+        for both in zip(self.inputs, self.errors, strict=True):
+            sides = [np.matmul(f[:, None], f[:, :, None])[:, 0, 0] for f in both]
             squares += sides[0] * sides[1]
             for side in sides:
-                fit &= side <= LARGEST ** (2 * power)
+                fit &= side <= LARGEST**2
         return squares, fit
 
     def weighted_sum(
@@ -184,12 +197,6 @@ class Factors(NamedTuple):
 
 def _power(values: np.ndarray, power: int) -> np.ndarray:
     return values if power == 1 else stacked(values**power)
-
-
-def _squares(rows: np.ndarray, power: int) -> np.ndarray:
-    """Return each row's sum of squares, or that of a power of its entries."""
-    rows = _power(rows, power)
-    return np.matmul(rows[:, None], rows[:, :, None])[:, 0, 0]
 
 
 def gradient_factors(

@@ -6,18 +6,18 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import check_arguments, register, snapshot
+from .._base.strategies import register, snapshot
 from .._release.noise import public_start
-from ..mechanisms import Neighbors, check_count
+from ..mechanisms import Neighbors
 from ._estimators import hidden_widths, scale_first_weights, target_box
 from ._kernels import Layout
-from ._shared_weights import ExactWeights, GradientRounds, SharedSteps, UserRules
+from ._shared_weights import ExactWeights, GradientRounds, UserRules
 
 _RATE = Interval(Real, 0, 1e60, closed="neither")
 _COUNT = Interval(Integral, 1, 100_000, closed="both")
@@ -48,14 +48,10 @@ class AlternatingAdam(BaseEstimator):
         Number of steps that train a user's network from its start, with the final
         shared weights. They are made in fits with a budget and in ``personalize``.
     learning_rate : float, default=0.03
-        Length of the steps of the shared weights.
+        Length of the steps of the shared weights. All lengths fall along half a cosine,
+        because a schedule that uses the loss would use a statistic of the data.
     user_learning_rate : float, default=0.1
         Length of the users' steps.
-    weight_decay : float, default=0.0
-        Share of the shared weights removed by each step, divided by the step length.
-    schedule : {"cosine", "constant"}, default="cosine"
-        Schedule of the step lengths. No schedule uses the loss, because it is a
-        statistic of the data.
     batch_size : int or None, default=None
         Number of rows that each user uses in one step of a round. Batches take rows in
         turn, in a public order. None uses all rows.
@@ -83,8 +79,6 @@ class AlternatingAdam(BaseEstimator):
         "n_own_steps": [_COUNT],
         "learning_rate": [_RATE],
         "user_learning_rate": [_RATE],
-        "weight_decay": [Interval(Real, 0, 1e60, closed="left")],
-        "schedule": [StrOptions({"cosine", "constant"})],
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
         "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
         "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
@@ -95,8 +89,6 @@ class AlternatingAdam(BaseEstimator):
     n_own_steps: int = 100
     learning_rate: float = 0.03
     user_learning_rate: float = 0.1
-    weight_decay: float = 0.0
-    schedule: str = "cosine"
     batch_size: int | None = None
     neighbors: str = "add-remove-one"
     init_seed: int = 0
@@ -169,78 +161,6 @@ class UserNetwork(BaseEstimator):
     unknown_user: str = "shared"
 
 
-_ROUNDING: dict[str, list] = {"rounding": [StrOptions({"user", "all"})]}
-
-
-def count_parameters(
-    n_features,
-    n_users,
-    *,
-    hidden_layer_sizes=50,
-    n_components=1,
-    sparsity=0.0,
-    shared_weights="user",
-    prompt_size=0,
-    rounding="user",
-):
-    r"""Count the trained parameters of the networks of all users together.
-
-    The count includes U, the weights w, the sparse parts b (without their positions)
-    and the users' trained features. It excludes the users' intercepts.
-
-    Parameters
-    ----------
-    n_features : int
-        Number of features.
-    n_users : int
-        Number of users.
-    hidden_layer_sizes, n_components, sparsity
-        As in :class:`~skdpspectral.LRSMLPRegressor`.
-    shared_weights, prompt_size
-        As in :class:`~skdpspectral.neural_network.UserNetwork`.
-    rounding : {"user", "all"}, default="user"
-        Whether a share of weights is rounded up per user, as in the estimator, or once.
-
-    Returns
-    -------
-    int
-        Number of parameters.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid.
-
-    Examples
-    --------
-    >>> from skdpspectral.neural_network import count_parameters
-    >>> count_parameters(50, 241, hidden_layer_sizes=(50, 50), sparsity=0.01)
-    17924
-    >>> one = {"n_components": 1, "shared_weights": "fixed"}
-    >>> count_parameters(50, 241, hidden_layer_sizes=(50, 50), **one)
-    5151
-    """
-    n_users = check_count("n_users", n_users)
-    given = {"n_components": n_components, "prompt_size": prompt_size}
-    given |= {"shared_weights": shared_weights, "rounding": rounding}
-    known = {**NETWORK_CONSTRAINTS, **UserNetwork._parameter_constraints}
-    check_arguments("count_parameters", known | _ROUNDING, given)
-    inputs = check_count("n_features", n_features) + int(prompt_size)
-    p = Layout((inputs, *hidden_widths(hidden_layer_sizes), 1)).n_parameters
-    own = n_components if shared_weights == "user" else 0
-    total = p * n_components + n_users * (own + prompt_size)
-    return int(total + _n_sparse(sparsity, p, n_users, rounding))
-
-
-def _n_sparse(sparsity: Any, p: int, n_users: int, rounding: str) -> int:
-    each = n_sparse(sparsity, p)
-    if rounding == "user":
-        return n_users * each
-    share = Fraction(1) if sparsity is None else Fraction(repr(float(sparsity)))
-    whole = Fraction(sparsity) if isinstance(sparsity, Integral) else share * p
-    return math.ceil(min(whole, Fraction(p)) * n_users)
-
-
 def n_sparse(sparsity: Any, n_parameters: int) -> int:
     """Return how many weights of a network are the user's own.
 
@@ -286,40 +206,33 @@ def check_network_parameters(model) -> None:
     """Refuse combinations of individually valid parameters."""
     hidden_widths(model.hidden_layer_sizes)
     target_box(model.target_bounds, 1)
-    own = user_network_of(model)
-    if not own.fit_intercept and own.ridge_intercept:
-        raise ValueError(
-            f"ridge_intercept={own.ridge_intercept!r} is not used with "
-            "fit_intercept=False: leave ridge_intercept=0.0, or fit_intercept=True"
-        )
-    if own.shared_weights == "fixed" and model.n_components != 1:
-        raise ValueError(
-            'shared_weights="fixed" requires n_components=1, got '
-            f"n_components={model.n_components}"
-        )
-    unused = own.shared_weights == "fixed" and not own.prompt_size
-    if unused and own.ridge_shared != RIDGE_SHARED:
-        raise ValueError(
-            f"ridge_shared={own.ridge_shared!r} is not used with "
-            f'shared_weights="fixed" and prompt_size=0: leave it at {RIDGE_SHARED}'
-        )
-    whole = isinstance(model.sparsity, Integral)
-    if model.n_components == 0 and (whole or model.sparsity not in (None, 1.0)):
-        raise ValueError(
-            "n_components=0 requires sparsity=None: without shared weights, all "
-            "weights are the user's own"
-        )
-    if not model._is_private() and model.clip_norm != CLIP_NORM:
-        raise ValueError(
-            f"clip_norm={model.clip_norm!r} requires a budget: with epsilon=None no "
-            f"gradient is clipped. Leave clip_norm={CLIP_NORM}; in a search, use a "
-            "separate grid for epsilon=None"
-        )
-    if model._is_private() and own.unknown_user == "raise":
-        raise ValueError(
-            'unknown_user="raise" requires epsilon=None: an error would reveal who was '
-            'in the training set. Use unknown_user="shared"'
-        )
+    own, private = user_network_of(model), model._is_private()
+    fixed, whole = own.shared_weights == "fixed", isinstance(model.sparsity, Integral)
+    refused = {
+        f"ridge_intercept={own.ridge_intercept!r} is not used with "
+        "fit_intercept=False: leave ridge_intercept=0.0, or fit_intercept=True": (
+            not own.fit_intercept and own.ridge_intercept
+        ),
+        'shared_weights="fixed" requires n_components=1, got '
+        f"n_components={model.n_components}": fixed and model.n_components != 1,
+        f"ridge_shared={own.ridge_shared!r} is not used with "
+        f'shared_weights="fixed" and prompt_size=0: leave it at {RIDGE_SHARED}': (
+            fixed and not own.prompt_size and own.ridge_shared != RIDGE_SHARED
+        ),
+        "n_components=0 requires sparsity=None: without shared weights, all weights "
+        "are the user's own": model.n_components == 0
+        and (whole or model.sparsity not in (None, 1.0)),
+        f"clip_norm={model.clip_norm!r} requires a budget: with epsilon=None no "
+        f"gradient is clipped. Leave clip_norm={CLIP_NORM}; in a search, use a "
+        "separate grid for epsilon=None": not private and model.clip_norm != CLIP_NORM,
+        'unknown_user="raise" requires epsilon=None: an error would reveal who was in '
+        'the training set. Use unknown_user="shared"': (
+            private and own.unknown_user == "raise"
+        ),
+    }
+    for why, wrong in refused.items():
+        if wrong:
+            raise ValueError(why)
 
 
 def network_solver(model) -> AlternatingAdam:
@@ -334,45 +247,30 @@ def user_network_of(model) -> UserNetwork:
     return UserNetwork() if isinstance(given, str) else snapshot(given)
 
 
-class NetworkShape(NamedTuple):
-    """Shapes of networks and of their shared weights.
-
-    `layout` includes the users' own features; `rank` is the number of shared
-    directions.
-    """
-
-    layout: Layout
-    rank: int
-    prompt_size: int
+def shape_of(model, n_features: int) -> tuple[Layout, int, int]:
+    """Return a network's layout, the number of shared directions, and of prompts."""
+    prompt_size = int(user_network_of(model).prompt_size)
+    widths = hidden_widths(model.hidden_layer_sizes)
+    layout = Layout((n_features + prompt_size, *widths, 1))
+    return layout, min(int(model.n_components), layout.n_parameters), prompt_size
 
 
-def network_shape(model, own: UserNetwork, n_features: int) -> NetworkShape:
-    """Return the shapes for a number of features."""
-    inputs = n_features + int(own.prompt_size)
-    layout = Layout((inputs, *hidden_widths(model.hidden_layer_sizes), 1))
-    rank = min(int(model.n_components), layout.n_parameters)
-    return NetworkShape(layout, rank, int(own.prompt_size))
-
-
-def rules_of(
-    sparsity, shape: NetworkShape, own: UserNetwork, solver: AlternatingAdam
-) -> UserRules:
+def rules_of(model, layout: Layout, rank: int, prompt_size: int) -> UserRules:
     """Return the public rules of users' training, for networks of a shape."""
-    layout = shape.layout
-    prior = np.zeros(shape.rank)
+    own, solver = user_network_of(model), network_solver(model)
+    prior = np.zeros(rank)
     prior[:1] = 1.0  # all begin with the first network
     return UserRules(
         layout=layout,
-        start=_start(int(solver.init_seed), len(prior), layout),
+        start=_start(int(solver.init_seed), rank, layout),
         prior=prior,
         fixed=own.shared_weights == "fixed",
-        sparsity=n_sparse(sparsity, layout.n_parameters),
-        prompt_size=shape.prompt_size,
+        sparsity=n_sparse(model.sparsity, layout.n_parameters),
+        prompt_size=prompt_size,
         ridge_shared=float(own.ridge_shared),
         ridge_sparse=float(own.ridge_sparse),
         ridge_level=float(own.ridge_intercept) if own.fit_intercept else None,
         learning_rate=float(solver.user_learning_rate),
-        schedule=solver.schedule,
         batch_size=solver.batch_size,
         n_own_steps=int(solver.n_own_steps),
     )
@@ -388,21 +286,16 @@ def _start(seed: int, rank: int, layout: Layout) -> np.ndarray:
 
 def statistic_of(model, n_features: int) -> GradientRounds | ExactWeights:
     """Return the statistic of the shared weights, private or exact."""
-    solver, own, private = (
-        network_solver(model),
-        user_network_of(model),
-        model._is_private(),
-    )
+    solver, private = network_solver(model), model._is_private()
     n_rounds, n_local_steps = solver._counts(private)
-    steps = SharedSteps(
-        n_rounds,
-        n_local_steps,
-        learning_rate=float(solver.learning_rate),
-        weight_decay=float(solver.weight_decay),
-        schedule=solver.schedule,
-    )
-    rules = rules_of(model.sparsity, network_shape(model, own, n_features), own, solver)
-    neighbors = Neighbors(solver.neighbors)
+    given: dict[str, Any] = {
+        "rules": rules_of(model, *shape_of(model, n_features)),
+        "n_rounds": n_rounds,
+        "n_local_steps": n_local_steps,
+        "learning_rate": float(solver.learning_rate),
+        "neighbors": Neighbors(solver.neighbors),
+        "n_jobs": model.n_jobs,
+    }
     if not private:
-        return ExactWeights(rules, steps, neighbors, model.n_jobs)
-    return GradientRounds(rules, steps, float(model.clip_norm), neighbors, model.n_jobs)
+        return ExactWeights(**given)
+    return GradientRounds(**given, clip_norm=float(model.clip_norm))

@@ -13,14 +13,12 @@ from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import PersonalEstimator, UserModels, rows_by_user
 from .._base.sklearn_compat import CallbackSupportMixin, fit_progress
 from .._linalg import per_user
-from .._linalg.walks import blas_threads
 from .._tables.table import UserTable, deferred_targets, deferred_users, read_users
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan
 from . import _kernels, _network_choices
 from ._estimators import scaled_targets, target_box
 from ._kernels import Layout, NetworkWeights
-from ._network_choices import NetworkShape, network_solver, rules_of, user_network_of
 from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 
 
@@ -66,13 +64,8 @@ class NetworkModels(UserModels):
         # Stable: a user's rows keep their order, whoever else is there.
         known = known[np.argsort(codes[known], kind="stable")]
         present, dense = np.unique(codes[known], return_inverse=True)
-        rows = per_user.UserRows(
-            table.X[known],
-            np.zeros(len(known)),
-            dense,
-            len(present),
-            columns=table.columns,
-        )
+        given = table.X[known], np.zeros(len(known)), dense, len(present)
+        rows = per_user.UserRows(*given)
         starts = np.cumsum(rows.counts) - rows.counts
         for block in rows.blocks():
             for place in _kernels.in_parts(block, layout):
@@ -84,18 +77,6 @@ class NetworkModels(UserModels):
                 rows_of_users = starts[users][:, None] + np.arange(found.shape[1])
                 out[known[rows_of_users[there]]] = found[there]
         return out
-
-
-def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.ndarray:
-    """Predict rows by one public network, with bits independent of the batch."""
-    layers, out = layout.layers(whole), np.empty(len(X))
-    with blas_threads(0):
-        for rows in _kernels.in_blocks(len(X)):
-            part = np.asarray(X[rows], dtype=np.float64)
-            beside = np.broadcast_to(prompt, (len(part), len(prompt)))
-            part = np.hstack([part, beside])
-            out[rows] = _kernels.activations(layers, part, "tanh")[-1][:, 0]
-    return out
 
 
 @documented
@@ -183,7 +164,6 @@ class LRSMLPRegressor(
     See Also
     --------
     skdpspectral.LRSRegressor : One linear model per user, which needs fewer users.
-    skdpspectral.neural_network.count_parameters : Counts the parameters of such models.
     skdpspectral.DPAdamRegressor : One network for all rows.
 
     Notes
@@ -305,11 +285,6 @@ class LRSMLPRegressor(
         n_rounds = _network_choices.network_solver(self)._counts(private)[0]
         with self._unchanged_on_error(), fit_progress(self, n_rounds) as progress:
             table = deferred_users(self, X, users, self.user_feature, reset=True)
-            if table.distant is not None:
-                raise ValueError(
-                    "LRSMLPRegressor does not support X on a dask cluster: use "
-                    "X.compute() if it fits into memory"
-                )
             targets = deferred_targets(self, y, table.shape[0])
             statistic = self._statistic(table.shape[1])
             self._warn_of_one_user(table)
@@ -377,8 +352,11 @@ class LRSMLPRegressor(
         U = np.ascontiguousarray(self.components_.T)
         found = self._models().predict(table, codes, U, layout)
         if len(unknown):
-            rows, whole = table.features(unknown), self._shared_network()
-            found[unknown] = shared_predictions(rows, whole, self.prompt_, layout)
+            rows = np.asarray(table.features(unknown), dtype=np.float64)
+            prompts = np.broadcast_to(self.prompt_, (len(rows), len(self.prompt_)))
+            layers = layout.layers(self._shared_network())
+            outputs = _kernels.outputs_of(layers, np.hstack([rows, prompts]), "tanh")
+            found[unknown] = outputs[:, 0]
         return self.target_center_ + self.target_scale_ * found
 
     def _read_like_fit(self, X, users) -> tuple[UserTable, float]:
@@ -453,9 +431,7 @@ class LRSMLPRegressor(
     def _fit_users(self, table: UserTable, y, index) -> NetworkModels:
         rows = self._user_rows(table, y, index, self._units_of_fit())
         rank, layout = len(self.components_), self._fitted_layout()
-        shape = NetworkShape(layout, rank, len(self.prompt_))
-        own, solver = user_network_of(self), network_solver(self)
-        rules = rules_of(self.sparsity, shape, own, solver)
+        rules = _network_choices.rules_of(self, layout, rank, len(self.prompt_))
         U = np.ascontiguousarray(self.components_.T)
         users, levels = train_users(rows, U, rules, self.n_jobs)
         return NetworkModels.cleaned(index, *users, levels)

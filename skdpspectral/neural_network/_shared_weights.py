@@ -14,7 +14,6 @@ import numpy as np
 from .._release.noise import public_order
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import planned_sum, released_sum
-from ..factorizations import Factorization
 from ..mechanisms import Concern, Exact, Gaussian, Mechanism, Neighbors, Remark
 from . import _kernels
 from ._adam import Adam, AdamState
@@ -27,13 +26,11 @@ _CHOICES = (0.2, 0.4, 0.6)
 def new_adam(learning_rate: float, moments: str = "pp", std: float = 0.0) -> AdamState:
     """Return Adam for gradients with independent noise of a public deviation."""
     adam = Adam(learning_rate, moments=moments)
-    return AdamState(adam, (std, 0.0), (Factorization(), Factorization()))
+    return AdamState(adam, (std, 0.0))
 
 
-def rate_of(schedule: str, position: int, n_steps: int) -> float:
+def rate_of(position: int, n_steps: int) -> float:
     """Return the factor of a step's length; it starts at 1."""
-    if schedule == "constant":
-        return 1.0
     return 0.5 * (1.0 + math.cos(math.pi * position / n_steps))
 
 
@@ -62,7 +59,6 @@ class UserRules:
     ridge_sparse: float
     ridge_level: float | None
     learning_rate: float
-    schedule: str
     batch_size: int | None
     n_own_steps: int
 
@@ -157,7 +153,7 @@ class UserFits:
         batch = rules.batch(rows.X.shape[1], position)
         seen = rows if batch is None else rows.some(batch)
         found = _kernels.user_gradients(rules.layout, whole, users.prompts, seen)
-        rate = rate_of(rules.schedule, position, self.n_steps)
+        rate = rate_of(position, self.n_steps)
         before = users.weights
         part.users = self._moved(part, users, found, rows.counts, U, rate)
         return found.whole, before
@@ -252,53 +248,51 @@ class SharedWeights:
     levels: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
-class SharedSteps:
-    """Public numbers of the steps of shared weights.
+@dataclass(frozen=True, kw_only=True)
+class _SharedTraining(Statistic):
+    """Public numbers of the steps of shared weights."""
 
-    `weight_decay` is the relative decay in a step, divided by its length.
-    """
-
+    rules: UserRules
     n_rounds: int
     n_local_steps: int
     learning_rate: float
-    weight_decay: float
-    schedule: str
+    neighbors: Neighbors
+    n_jobs: int | None = None
 
-    @property
-    def n_user_steps(self) -> int:
-        return self.n_rounds * self.n_local_steps
+    def remarks(self) -> tuple[str, ...]:
+        return (NETWORK_BILLBOARD,)
+
+    def begin(self) -> tuple[UserFits, np.ndarray]:
+        """Return the networks of all users, and the first shared weights."""
+        fits = UserFits(self.rules, self.n_rounds * self.n_local_steps)
+        return fits, self.rules.first_U
+
+    def trained(self, fits: UserFits, block, U: np.ndarray, number: int):
+        """Train the users of a block in round `number`, counted from 0."""
+        n_steps = self.n_local_steps
+        return fits.steps(block, U, number * n_steps, n_steps)
 
     def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
         """Return shared weights after round `number`, counted from 0."""
-        rate = rate_of(self.schedule, number, self.n_rounds)
-        decay = rate * self.learning_rate * self.weight_decay
-        return (1.0 - decay) * U + rate * adam.push(gradient, None)
+        return U + rate_of(number, self.n_rounds) * adam.push(gradient, None)
 
 
-@dataclass(frozen=True)
-class GradientRounds(Statistic):
+@dataclass(frozen=True, kw_only=True)
+class GradientRounds(_SharedTraining):
     """Rounds in which users train at U, and their clipped gradients by U are summed."""
 
-    rules: UserRules
-    steps: SharedSteps
     clip_norm: float
-    neighbors: Neighbors
-    n_jobs: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """One release a round; none where nothing is shared."""
-        n_rounds = self.steps.n_rounds if self.rules.rank else 0
+        n_rounds = self.n_rounds if self.rules.rank else 0
         return tuple(f"gradients_{number}" for number in range(1, n_rounds + 1))
 
     def planned(self, name: str, mu: float) -> Gaussian:
         """Plan one round: a sum over users of one vector of norm at most 1."""
         width = self.rules.layout.n_parameters * self.rules.rank
         return planned_sum(name, width, self.neighbors, mu)
-
-    def remarks(self) -> tuple[str, ...]:
-        return (NETWORK_BILLBOARD,)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
         """Release all rounds, starting from public weights.
@@ -307,15 +301,14 @@ class GradientRounds(Statistic):
         depends on more than one user, and the result consists of releases and public
         numbers.
         """
-        fits, U = UserFits(self.rules, self.steps.n_user_steps), self.rules.first_U
-        adam = None
+        (fits, U), adam = self.begin(), None
         for number, name in enumerate(self.names):
             total = self._released(release, name, rows, fits, U, number)
             if adam is None:
                 std = release.plan[name].noise_std
-                adam = new_adam(self.steps.learning_rate, "pp-debiased", std)
+                adam = new_adam(self.learning_rate, "pp-debiased", std)
             gradient = total.reshape(U.shape[::-1]).T
-            U = self.steps.moved(U, adam, gradient, number)
+            U = self.moved(U, adam, gradient, number)
             progress.step(number + 1)
         prompt = np.zeros(self.rules.prompt_size)
         n_iter = max(len(self.names), 1)
@@ -323,46 +316,35 @@ class GradientRounds(Statistic):
 
     def _released(self, release, name, rows, fits: UserFits, U, number: int):
         """Release the sum of the users' clipped gradients, in units of the clip."""
-        n_steps = self.steps.n_local_steps
 
         def contributions(block, rows):
-            for gradients, weights, _ in fits.steps(
-                block, U, number * n_steps, n_steps
-            ):
+            for gradients, weights, _ in self.trained(fits, block, U, number):
                 outer = weights[:, :, None] * (gradients / self.clip_norm)[:, None]
                 yield outer.reshape(len(outer), -1)
 
         return released_sum(release, name, rows, contributions, self.n_jobs)
 
 
-@dataclass(frozen=True)
-class ExactWeights(Statistic):
+@dataclass(frozen=True, kw_only=True)
+class ExactWeights(_SharedTraining):
     """Shared weights and all users' networks, trained together without noise."""
-
-    rules: UserRules
-    steps: SharedSteps
-    neighbors: Neighbors
-    n_jobs: int | None = None
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         shape = (self.rules.rank, self.rules.layout.n_parameters)
         return (Exact("components", shape),)
-
-    def remarks(self) -> tuple[str, ...]:
-        return (NETWORK_BILLBOARD,)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
         """Train U and all users, weighting rows equally, and release U.
 
         `progress` may stop the training. Raises ValueError on overflow.
         """
-        fits, U = UserFits(self.rules, self.steps.n_user_steps), self.rules.first_U
-        adam = new_adam(self.steps.learning_rate)
+        fits, U = self.begin()
+        adam = new_adam(self.learning_rate)
         number = 0
-        for number in range(1, self.steps.n_rounds + 1):
+        for number in range(1, self.n_rounds + 1):
             gradient = self._gradient(rows, fits, U, number - 1)
             if self.rules.rank:
-                U = self.steps.moved(U, adam, gradient, number - 1)
+                U = self.moved(U, adam, gradient, number - 1)
             if progress.step(number):
                 break
         users, levels = fits.collected(rows)
@@ -375,13 +357,9 @@ class ExactWeights(Statistic):
         )  # fmt: skip
 
     def _gradient(self, rows, fits: UserFits, U, number: int) -> np.ndarray:
-        n_steps = self.steps.n_local_steps
-
         def part(block):
             total = np.zeros(U.shape)
-            for gradients, weights, counts in fits.steps(
-                block, U, number * n_steps, n_steps
-            ):
+            for gradients, weights, counts in self.trained(fits, block, U, number):
                 total += gradients.T @ (counts[:, None] * weights)
             return total
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from numbers import Real
@@ -15,14 +14,21 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metadata_routing import process_routing
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Self, fitted_by, published_copy
 from .._base.privacy_report import report_after_charge
-from .._base.sklearn_compat import Interval, StrOptions, fit_progress
-from .._tables.clusters import cluster_table
+from .._base.sklearn_compat import (
+    Interval,
+    StrOptions,
+    delegated,
+    fit_progress,
+    forwarded,
+    get_feature_names_out,
+    has_method,
+)
+from .._tables.clusters import is_on_cluster
 from .._tables.columns import column_names, refuse_same_names
 from .._tables.table import compare_features, table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
@@ -35,7 +41,6 @@ from ..accounting._ledger.planned_fits import (
     estimators_within,
     steps_of,
 )
-from ..accounting._ledger.step_shares import is_path_within
 from ..mechanisms import PrivacyPlan, Unit, check_count, check_real
 from ._step_budgets import (
     StepBudgets,
@@ -47,53 +52,6 @@ from ._step_budgets import (
 
 # Seeds of the steps of one run.
 _SEEDS_APART = 1013
-
-
-def _has(name: str) -> Callable[[Any], bool]:
-    """Return whether a pipeline of these steps has a method."""
-
-    def check(pipeline: PrivatePipeline) -> bool:
-        getattr(super(PrivatePipeline, pipeline), name)
-        return True
-
-    return check
-
-
-def _of_fitted(name: str, summary: str, result: str) -> Any:
-    """Return a method that is delegated to the fitted steps, if available."""
-
-    def method(self, X, **params):
-        return getattr(self._fitted(), name)(X, **params)
-
-    method.__name__, method.__qualname__ = name, f"PrivatePipeline.{name}"
-    method.__doc__ = f"""{summary}
-
-        Parameters
-        ----------
-        X : array-like
-            Rows in a form that the first step accepts.
-        **params : dict
-            Metadata for the steps, if metadata routing is enabled.
-
-        Returns
-        -------
-        ndarray
-            {result}.
-        """
-    return available_if(_has(name))(method)
-
-
-def _attribute(name: str, summary: str) -> Any:
-    """Return a property of the fitted steps."""
-
-    def found(self):
-        if not hasattr(self, "pipeline_"):
-            raise AttributeError(
-                f"{type(self).__name__} has no attribute {name} before it is fitted"
-            )
-        return getattr(self.pipeline_, name)
-
-    return property(found, doc=summary)
 
 
 @documented
@@ -115,10 +73,9 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
     shares : "auto" or dict of str to float, default="auto"
-        Shares of :math:`\mu^2` by step name, which sum to 1. Nested steps are named by
-        paths, such as ``"columns__num"``; the name of a composite step assigns one
-        share to all steps in it. With "auto", scalers have weight 1, other transformers
-        2, and classifiers and regressors 4.
+        Shares of :math:`\mu^2` of all private steps by name, which sum to 1. Nested
+        steps are named by paths, such as ``"columns__num"``. With "auto", scalers have
+        weight 1, other transformers 2, and classifiers and regressors 4.
     on_leak : {"raise", "warn"}, default="raise"
         What happens if :func:`~skdpspectral.audit.privacy_report` finds a step that
         leaks. "raise" raises an error before the charge. "warn" warns that there is no
@@ -179,6 +136,9 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     True
     """
 
+    _saved_instead: ClassVar[str] = (
+        "its steps, if they are private estimators, or write publish() with joblib.dump"
+    )
     # Steps have seeds, for tests; those of a run of a search are set by the search.
     noise_seed: ClassVar[None] = None
     _run_seed: int | None = None
@@ -264,7 +224,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             If a parameter or a step is invalid, or X has an invalid form.
         """
         self._check_parameters()
-        steps = list(steps_of("", self._unfitted(), _rows_of(X)))
+        steps = list(steps_of("", self._unfitted(), _rows_of(X, self.steps)))
         return self._budgets(private_steps(steps)).plan
 
     def _check_parameters(self) -> None:
@@ -323,7 +283,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         self._fit_steps("fit", X, y, params)
         return self
 
-    @available_if(_has("fit_transform"))
+    @has_method("fit_transform")
     def fit_transform(self, X, y=None, **params):
         """Fit all steps and transform the same rows.
 
@@ -343,7 +303,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         """
         return self._fit_steps("fit_transform", X, y, params)
 
-    @available_if(_has("fit_predict"))
+    @has_method("fit_predict")
     def fit_predict(self, X, y=None, **params):
         """Fit all steps and predict for the same rows.
 
@@ -371,7 +331,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             pipeline, own = self._unfitted(), self.accountant
             accountant = self._governing_accountant() if own is None else own
             _check_metadata(pipeline, method, params)
-            all_steps = list(steps_of("", pipeline, _rows_of(X)))
+            table = _rows_of(X, self.steps)
+            all_steps = list(steps_of("", pipeline, table))
             steps = private_steps(all_steps)
             leak = self._refused_leak(pipeline)
             if self._run_seed is not None:  # that of a run of a seeded search
@@ -385,7 +346,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                     step._step_share.before = before
             if self._run_seed is None:  # a search has tried its form
                 check_form_of_others(all_steps)
-                budgets.check_forms(X, y, {} if _routes_metadata() else params)
+                own_params = {} if _routes_metadata() else params
+                budgets.check_forms(X, y, own_params, table)
             by_rows = budgets.plan.unit is Unit.ROW
             n_public = table_shape(X)[0] if by_rows else None
             self._warn_beforehand(n_public, float(self.delta))
@@ -434,29 +396,19 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         check_is_fitted(self)
         return self.pipeline_
 
+    def _method(self, name: str) -> Any:
+        return getattr(super(), name)
+
     def __sklearn_is_fitted__(self):
         return hasattr(self, "pipeline_")
 
     def __getitem__(self, ind):
-        """Return a step or a slice, fitted after a fit, else with the whole budget."""
+        """Return a step, or a slice of the fitted steps."""
         if hasattr(self, "pipeline_"):
             return self.pipeline_[ind]
-        if not isinstance(ind, slice):
-            return super().__getitem__(ind)
-        if ind.step not in (1, None):
-            raise ValueError("a slice of a pipeline must have a step of 1")
-        params = self.get_params(deep=False)
-        params["steps"] = self.steps[ind]
-        if isinstance(self.shares, Mapping):
-            names = [name for name, _ in params["steps"]]
-            kept = {
-                path: share
-                for path, share in self.shares.items()
-                if any(is_path_within(path, name) for name in names)
-            }
-            total = math.fsum(kept.values())
-            params["shares"] = {path: share / total for path, share in kept.items()}
-        return type(self)(**params)
+        if isinstance(ind, slice):
+            raise ValueError("a private pipeline has slices after its fit only")
+        return super().__getitem__(ind)
 
     @property
     def named_steps(self):
@@ -465,31 +417,31 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             return self.pipeline_.named_steps
         return super().named_steps
 
-    classes_ = _attribute("classes_", "Classes of the last step.")
-    n_features_in_ = _attribute("n_features_in_", "Number of columns seen during fit.")
-    feature_names_in_ = _attribute("feature_names_in_", "Names of columns in fit.")
+    classes_ = forwarded("classes_", "Classes of the last step.")
+    n_features_in_ = forwarded("n_features_in_", "Number of columns seen during fit.")
+    feature_names_in_ = forwarded("feature_names_in_", "Names of columns in fit.")
 
-    predict = _of_fitted("predict", "Predict with the last step.", "Predictions")
-    predict_proba = _of_fitted(
+    predict = delegated("predict", "Predict with the last step.", "Predictions")
+    predict_proba = delegated(
         "predict_proba", "Return class probabilities.", "Columns as in `classes_`"
     )
-    predict_log_proba = _of_fitted(
+    predict_log_proba = delegated(
         "predict_log_proba", "Return log-probabilities.", "Columns as in `classes_`"
     )
-    decision_function = _of_fitted(
+    decision_function = delegated(
         "decision_function", "Return decision values.", "Decision values"
     )
-    score_samples = _of_fitted(
+    score_samples = delegated(
         "score_samples", "Return scores of rows.", "Scores, each as private as its row"
     )
-    transform = _of_fitted(
+    transform = delegated(
         "transform", "Transform rows with all steps.", "Rows, as private as they were"
     )
-    inverse_transform = _of_fitted(
+    inverse_transform = delegated(
         "inverse_transform", "Map rows back with all steps, in reverse order.", "Rows"
     )
 
-    @available_if(_has("score"))
+    @has_method("score")
     def score(self, X, y=None, sample_weight=None, **params):
         """Return the exact score of the last step, which is not a private release.
 
@@ -511,20 +463,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         """
         return self._fitted().score(X, y, sample_weight=sample_weight, **params)
 
-    def get_feature_names_out(self, input_features=None):
-        """Return the names of the columns of ``transform``.
-
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of columns.
-
-        Returns
-        -------
-        ndarray of str
-            Names of the transformed columns.
-        """
-        return self._fitted().get_feature_names_out(input_features)
+    get_feature_names_out = get_feature_names_out
 
     def set_output(self, *, transform=None):
         """Set the output format of ``transform`` in all steps.
@@ -583,31 +522,17 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         published.privacy_ = self.privacy_
         return published
 
-    def save(self, path) -> None:
-        """Raise an error: save the steps separately instead.
 
-        Parameters
-        ----------
-        path : str or path-like
-            Ignored.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
-        check_is_fitted(self)
-        raise TypeError(
-            "a pipeline cannot be saved as a file of arrays: save its steps, if they "
-            "are private estimators, or write publish() with joblib.dump"
-        )
-
-
-def _rows_of(X: Any) -> Rows:
+def _rows_of(X: Any, steps: Any) -> Rows:
     """Return the form of a table; of one on a cluster, the shape alone is known."""
-    shape, on_cluster = table_shape(X), cluster_table(X) is not None
-    if on_cluster:
-        return Rows(np.broadcast_to(0.0, shape), own=False)
+    if is_on_cluster(X):
+        name, first = steps[0]
+        if hasattr(first, "steps") or not isinstance(first, PrivateEstimator):
+            raise TypeError(
+                f"X is a dask collection, which step {name!r} does not read: begin "
+                "with a private estimator that reads it, or pass X.compute()"
+            )
+        return Rows(np.broadcast_to(0.0, table_shape(X)), own=False)
     if (names := column_names(X)) is not None:  # which all of scikit-learn compares
         refuse_same_names(names, "X")
         compare_features(BaseEstimator(), X, reset=True)

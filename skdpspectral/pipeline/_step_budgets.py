@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
 from .._base.made_up import made_up_rows, takes_numbers
-from .._base.privacy_report import STATELESS, report_after_charge
-from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
+from .._base.privacy_report import LEAKS, report_after_charge
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container, take_rows
 from .._tables.clusters import is_on_cluster
-from .._tables.columns import dtypes_of, own_type, refuse_nullable_integers
+from .._tables.columns import dtypes_of, is_number, own_type, refuse_nullable_integers
 from .._tables.table import deferred_rows, deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
@@ -36,13 +37,15 @@ from ..accounting._ledger.planned_fits import (
     Rows,
     Step,
     composition_of,
+    estimators_within,
     fitted_within,
     has_private,
     is_estimator,
+    is_private,
     with_any_width,
     zeros,
 )
-from ..accounting._ledger.step_shares import SHARES_OF_STEPS, StepShare, is_path_within
+from ..accounting._ledger.step_shares import SHARES_OF_STEPS, StepShare
 from ..mechanisms import (
     Alternatives,
     Assumption,
@@ -91,58 +94,28 @@ def check_shares(shares: Any) -> None:
 def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
     """Return the share of mu**2 of each step that releases something, by its path."""
     if isinstance(shares, str):  # "auto"
-        return _by_weights(steps, 1.0)
-    for name, share in shares.items():
-        _check_share(name, share, steps)
+        shares = {path: _step_weight(step) for path, step in steps.items()}
+        total = math.fsum(shares.values())
+        return {path: weight / total for path, weight in shares.items()}
+    for path in (*shares, *steps):
+        if path not in steps or path not in shares:
+            raise ValueError(
+                "shares must have one entry per private step, which are "
+                f"{', '.join(map(repr, steps))}, got {', '.join(map(repr, shares))}"
+            )
+    for path, share in shares.items():
+        number = isinstance(share, Real) and not isinstance(share, bool)
+        if not (number and 0.0 < float(share) <= 1.0 + _CLOSE):
+            raise ValueError(
+                f"shares[{path!r}] must be a number in (0, 1], got {shown(share)}"
+            )
     total = math.fsum(shares.values())
     if abs(total - 1.0) > _CLOSE:
         raise ValueError(
             f"shares must sum to 1, got {dict(shares)}, which sum to {total:g}: divide "
             "each by that"
         )
-    found: dict[str, float] = {}
-    for name, share in shares.items():
-        # A longer path says more of its steps than a shorter one.
-        inside = {p: s for p, s in steps.items() if _owner(p, shares) == name}
-        if not inside:
-            raise ValueError(
-                f"shares has an entry for {name!r} as well as for each step in it: "
-                "remove one of these entries"
-            )
-        found |= _by_weights(inside, share / total)
-    missing = [path for path in steps if path not in found]
-    if missing:
-        raise ValueError(
-            f"shares has no entry for step {missing[0]!r}: give each private step "
-            f"a share, {', '.join(map(repr, steps))}"
-        )
-    return {path: found[path] for path in steps}
-
-
-def _check_share(name: Any, share: Any, steps: Mapping[str, Any]) -> None:
-    """Refuse shares of unknown steps, and shares that are not positive."""
-    if not any(is_path_within(path, name) for path in steps):
-        raise ValueError(
-            f"shares has an entry for {name!r}, which is not a private step: the "
-            f"steps are {', '.join(map(repr, steps))}"
-        )
-    number = isinstance(share, Real) and not isinstance(share, bool)
-    if not (number and 0.0 < float(share) <= 1.0 + _CLOSE):
-        raise ValueError(
-            f"shares[{name!r}] must be a number in (0, 1], got {shown(share)}"
-        )
-
-
-def _owner(path: str, shares: Mapping[str, Any]) -> str | None:
-    """Return the longest name in `shares` that contains a path."""
-    return max((n for n in shares if is_path_within(path, n)), key=len, default=None)
-
-
-def _by_weights(steps: Mapping[str, Any], share: float) -> dict[str, float]:
-    """Split a share by the weights of steps."""
-    weights = {path: _step_weight(step) for path, step in steps.items()}
-    total = math.fsum(weights.values())
-    return {path: share * weight / total for path, weight in weights.items()}
+    return {path: shares[path] / total for path in steps}
 
 
 def private_steps(steps: list[Step]) -> list[Step]:
@@ -181,19 +154,31 @@ def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
 
 
 def form_after(path: str, step: Any, X: Any) -> Any:
-    """Return a table of the form that a stateless step makes of X; None if unknown.
+    """Return a table of the form that a step makes of X; None if unknown.
 
     The step is tried on made-up rows, in which columns of objects have numbers or text.
+    Private parts put out numbers; beside them, it is known where others pass on none.
     """
     n_rows, n_columns = table_shape(X)
-    if n_columns > _MOST_MADE_UP or has_private(step):
+    if n_columns > _MOST_MADE_UP or is_private(step):
         return None
-    if any(found.verdict != STATELESS for found in report_after_charge(step)):
+    if any(found.verdict == LEAKS for found in report_after_charge(step)):
         return None
+    private = has_private(step)
+    if private:
+        parts = estimators_within(step)
+        if any(composition_of(p) is Composition.FROZEN for p in parts.values()):
+            return None  # its clone is the same object
+        paths = [path for path, part in parts.items() if is_private(part)]
+        outer = [p for p in paths if not any(p.startswith(f"{q}__") for q in paths)]
+        stand_in = FunctionTransformer(
+            lambda rows: np.zeros(table_shape(rows)), feature_names_out="one-to-one"
+        )
+        step = clone(step).set_params(**dict.fromkeys(outer, stand_in))
     said = ""
     for numbers in (True, False):
         try:
-            rows = made_up_rows(X, {}, frozenset(), numbers)
+            rows = made_up_rows(X, {}, numbers)
         except NotImplementedError:
             return None
         rows, names = take_rows(rows, np.arange(_FEW)), step.get_params()
@@ -201,13 +186,19 @@ def form_after(path: str, step: Any, X: Any) -> Any:
         trial = clone(step).set_params(**dict.fromkeys(seeds, 0))
         try:
             with np.errstate(all="ignore"):
-                return _like(trial.fit_transform(rows), n_rows, numbers)
+                made = _like(trial.fit_transform(rows), n_rows, numbers)
+            known = not private or any(map(_is_no_number, dtypes_of(made)))
+            return made if known else None
         except Exception as error:  # text that is split, for instance
             said = str(error)
     dtypes = [str(own_type(dtype)) in ("object", "None") for dtype in dtypes_of(X)]
     if sum(dtypes) * (n_columns if len(dtypes) == 1 else 1) > 1:
         return None  # one of them may have numbers, and another one text
     raise ValueError(f"step {path!r} does not accept rows of this form: {said}")
+
+
+def _is_no_number(dtype: Any) -> bool:
+    return not is_number(dtype) and str(own_type(dtype)) not in ("object", "None")
 
 
 def _like(made: Any, n_rows: int, numbers: bool) -> Any:
@@ -371,11 +362,11 @@ class StepBudgets:
         split = resolved_shares(shares, costing) if costing else {}
         self.weights = split
         self.step_shares = dict(self._shares(split))
-        planned = [s.planned for s in self.step_shares.values() if s.planned]
+        charged = [share.charged for share in self.step_shares.values()]
         self.plan = PrivacyPlan(
             epsilon,
             delta,
-            tuple(planned),
+            tuple(m for plan in charged if plan for m in plan.mechanisms),
             estimator,
             *self._relation,
             seeded=any(plan.seeded for plan in self._plans.values()),
@@ -387,8 +378,10 @@ class StepBudgets:
             # What the form of a step's rows does not allow is said before the charge.
             share.check(planned_within(self._steps[path], share), None)
 
-    def check_forms(self, X: Any, y: Any, params: Mapping[str, Any]) -> None:
-        """Try the fit of each step until it would be charged."""
+    def check_forms(
+        self, X: Any, y: Any, params: Mapping[str, Any], table: Rows
+    ) -> None:
+        """Try the fit of each step until it would be charged; X has `table`'s form."""
         for path, share in self.step_shares.items():
             step, prefix = self._steps[path], f"{path}__"
             assert step.rows is not None
@@ -398,12 +391,13 @@ class StepBudgets:
                 if name.startswith(prefix)
             }
             rows, targets = step.rows, y
-            if not (rows.own or step.behind or step.within):  # of a table on a cluster
+            if rows is table and not rows.own:  # of a table on a cluster
                 rows = Rows(X)
             elif is_on_cluster(y):
                 targets = np.zeros(self._n_rows, dtype=object)
             with naming(path):
-                if not rows.own and _takes_names(step.estimator):
+                named = not rows.own and _takes_names(step.estimator)
+                if named and not _gets_array(step):
                     if get_tags(step.estimator).target_tags.required:
                         deferred_targets(step.estimator, targets, self._n_rows)
                     continue
@@ -418,35 +412,23 @@ class StepBudgets:
         if step.estimator._takes_noise_multiplier and math.isfinite(self._epsilon):
             noise = _TRIAL_NOISE
         delta = self._deltas.get(step.path, self._delta)
-        trial = StepShare(step.path, self._epsilon, delta, noise_multiplier=noise)
+        trial = StepShare(step.path, self._epsilon, delta, noise)
         plan = planned_within(step, trial)
         _check_plan(step.path, step.estimator, plan)
         return plan
 
     def _shares(self, split: dict[str, float]) -> Iterator[tuple[str, StepShare]]:
         """Yield the shares of all steps, by their paths, in order."""
-        planned = self._planned(split)
+        mechanisms = self._planned(split)
         n_public = self._n_rows if self._relation[0] is Unit.ROW else None
         for path, plan in self._plans.items():
-            mechanism = planned.get(path)
-            epsilon, noise = self._epsilon, None
-            delta = self._deltas.get(path, self._delta)
-            if isinstance(mechanism, SampledGaussian):
-                noise = mechanism.noise_multiplier
-            elif mechanism is not None and math.isfinite(epsilon):
-                epsilon = self._epsilon_within(mechanism.mu, delta - plan.failure)
-            share = StepShare(
-                path,
-                epsilon,
-                delta,
-                mechanism,
-                relation=self._relation,
-                n_samples=n_public,
-                noise_multiplier=noise,
-                seeded=plan.seeded,
-                failure=plan.failure,
-            )
-            yield path, share
+            planned = mechanisms.get(path)
+            epsilon, delta = self._epsilon, self._deltas.get(path, self._delta)
+            noise = getattr(planned, "noise_multiplier", None)
+            if noise is None and planned is not None and math.isfinite(epsilon):
+                epsilon = self._epsilon_within(planned.mu, delta - plan.failure)
+            charged = replace(plan, mechanisms=(planned,) if planned else ())
+            yield path, StepShare(path, epsilon, delta, noise, charged, n_public)
 
     def _planned(self, split: dict[str, float]) -> dict[str, Any]:
         """Return a mechanism for each step that costs its share."""
@@ -528,7 +510,7 @@ class StepBudgets:
         remarks = list(self.plan.remarks)
         for path, share in self.step_shares.items():
             if share.plan is None:
-                if share.planned is not None:  # no columns remained
+                if path in self.weights:  # no columns remained
                     remarks.append(f"{path} got no columns, and released nothing.")
                 continue
             mechanisms += [_renamed(m, path) for m in share.plan.mechanisms]
@@ -542,6 +524,16 @@ def _takes_names(estimator: Any) -> bool:
     params = estimator.get_params(deep=False)
     named = (v for name, v in params.items() if name.endswith("_feature"))
     return any(isinstance(value, str) for value in named)
+
+
+def _gets_array(step: Step) -> bool:
+    """Return whether the rows of a step come from one that puts out arrays."""
+    *_, last = (None, *(one for _, one in step.behind if is_estimator(one)))
+    while composition_of(last) is Composition.PIPELINE and not is_private(last):
+        last = last.steps[-1][1]
+    joins = composition_of(last) in (Composition.UNION, Composition.COLUMNS)
+    arrays = joins or isinstance(last, PrivateEstimator)
+    return arrays and not step.within and output_container(last) == "default"
 
 
 def _try(estimator: Any, share: StepShare, y: Any, given: dict[str, Any], X: Any):

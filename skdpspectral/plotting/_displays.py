@@ -162,7 +162,7 @@ class LedgerDisplay(Display):
         LedgerError
             If the ledger cannot be read.
         """
-        entries, spent, left = zip(*accountant.over_time(), strict=True)
+        entries, spent, left = zip(*accountant._over_time(), strict=True)
         display = cls(
             entries=entries,
             spent=[cost.epsilon for cost in spent],

@@ -26,16 +26,6 @@ def check_epsilons(epsilons) -> np.ndarray:
     return values
 
 
-def epsilon_parameters(estimator) -> list[str]:
-    """Return the names of epsilon parameters of estimators with ``privacy_plan``."""
-    params = estimator.get_params(deep=True)
-    if isinstance(estimator, PrivatePipeline):
-        return ["epsilon"]  # its steps have no budgets of their own
-    names = [n for n in params if n == "epsilon" or n.endswith("__epsilon")]
-    owners = {n: params.get(n.rpartition("__")[0], estimator) for n in names}
-    return sorted(n for n, owner in owners.items() if hasattr(owner, "privacy_plan"))
-
-
 def _without_privacy(score) -> float:
     """Return a mean score of fits without privacy, which the caller asked for."""
     try:
@@ -230,7 +220,15 @@ class PrivacyUtilityDisplay(Display):
         """
         cls._check_style(**line_kw)
         epsilons = check_epsilons(epsilons)
-        names = epsilon_parameters(estimator)
+        params_ = estimator.get_params(deep=True)
+        owners = {
+            name: params_.get(name.rpartition("__")[0], estimator)
+            for name in sorted(params_)
+            if name == "epsilon" or name.endswith("__epsilon")
+        }
+        names = [n for n, owner in owners.items() if hasattr(owner, "privacy_plan")]
+        if isinstance(estimator, PrivatePipeline):
+            names = ["epsilon"]  # its steps have no budgets of their own
         if len(names) != 1:
             raise ValueError(
                 "estimator must have one epsilon of a private estimator, which varies, "

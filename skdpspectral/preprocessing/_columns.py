@@ -15,21 +15,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from enum import Enum
-from fractions import Fraction
 from hashlib import blake2b
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import numpy as np
 from scipy.special import ndtri
 
 from .. import sensitivity
-from .._linalg.walks import quietly, row_blocks, rows_per_block
+from .._linalg.walks import quietly, row_blocks
 from .._statistics.feature_scales import FeatureLaw
 from .._statistics.place_windows import scales_of_features
 from .._statistics.statistic import Combination, Statistic
-from .._tables.columns import column_at, is_never_number, is_polars, read_quietly
+from .._tables.columns import (
+    as_array,
+    column_at,
+    is_never_number,
+    is_polars,
+    read_quietly,
+)
 from .._tables.files import SlicedRows
 from ..accounting import calibrate_gaussian, gaussian_mu
 from ..accounting._gaussian import MIN_DELTA
@@ -56,13 +59,15 @@ class CategoryCounts(Statistic):
         shape = (self.n_columns, 2)
         if not math.isfinite(mu):
             return (Exact(self.name, shape),)
-        return (self._thresholded(mu),)
-
-    def _thresholded(self, mu: float) -> ThresholdedGaussian:
         moved = sensitivity.category_counts_sensitivity(self.n_columns)
-        return calibrate_thresholded(
-            self.name, moved, mu, self.n_columns, self.n_samples, self.failure
-        )
+        size = float(self.n_samples)
+        counts = calibrate_gaussian(self.name, moved, mu, shape, magnitude=size)
+        std = counts.noise_std
+        threshold = sensitivity.category_threshold(std, self.n_columns, self.failure)
+        # Noise is rounded to the grid before it is compared.
+        least = {"threshold": threshold + counts.grid, "lemma": "thresholding"}
+        planned = (self.name, moved, std, shape)
+        return (ThresholdedGaussian(*planned, magnitude=size, **least),)
 
     def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
         """Warn, from public numbers, if no category can be found."""
@@ -84,25 +89,6 @@ class CategoryCounts(Statistic):
         (columns,) = given
         counts = [rows.counts(column) for column in columns]
         return release.above_threshold(self.name, counts)
-
-
-def calibrate_thresholded(
-    name: str, moved: float, mu: float, n_columns: int, n_samples: int, failure: float
-) -> ThresholdedGaussian:
-    """Return counts whose charged cost is at most `mu`, and hide values of one row."""
-    shape = (n_columns, 2)
-    counts = calibrate_gaussian(name, moved, mu, shape, magnitude=float(n_samples))
-    threshold = sensitivity.category_threshold(counts.noise_std, n_columns, failure)
-    return ThresholdedGaussian(
-        name,
-        moved,
-        counts.noise_std,
-        shape,
-        magnitude=float(n_samples),
-        # Noise is rounded to the grid before it is compared.
-        threshold=threshold + counts.grid,
-        lemma="thresholding",
-    )
 
 
 class TableLaw(NamedTuple):
@@ -128,16 +114,12 @@ class TableStatistics(Combination):
         covered = self.n_columns > 0 and math.isfinite(self.epsilon)
         return CATEGORY_FAILURES * self.delta if covered else 0.0
 
-    @property
-    def mu(self) -> float:
-        """Cost of all releases."""
-        return gaussian_mu(self.epsilon, self.delta - self.failure)
-
     def parts(self) -> Mapping[str, Statistic]:
         """Return the statistics, in the order of their releases."""
         parts: dict[str, Statistic] = {}
         if self.n_numbers:
-            mu = math.sqrt(self.shares()["numbers"]) * self.mu
+            mu = gaussian_mu(self.epsilon, self.delta - self.failure)
+            mu *= math.sqrt(self.shares()["numbers"])
             parts["numbers"] = scales_of_features(
                 self.n_samples, self.n_numbers, mu, holes=True
             )
@@ -171,14 +153,9 @@ class TableStatistics(Combination):
 
     def remarks(self) -> tuple[str, ...]:
         """Return sentences for the statement of the guarantee."""
+        found = "Which values are categories is part of the release."
         public = Remark("Column names and dtypes are public.", Concern.PUBLIC)
-        if not self.n_columns:
-            return (*super().remarks(), public)
-        return (
-            *super().remarks(),
-            "Which values are categories is part of the release.",
-            public,
-        )
+        return (*super().remarks(), *[found][: self.n_columns], public)
 
     def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
         """Return warnings about numbers and categories, from public numbers."""
@@ -230,8 +207,12 @@ _LONG, _SHOWN, _VERY_LONG = 100, 64, 1000
 _DECIMAL_BITS = 4096
 
 # Beginning and end of the years 1 to 9999, in seconds since 1970; steps of a second.
-_FIRST, _LAST, _TWO_DAYS = -62_135_596_800, 253_402_300_799, 172_800
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799
 
+_DAYS_OF_ARROW = {
+    "date32[day]": ("int32[pyarrow]", 1),
+    "date64[ms]": ("int64[pyarrow]", 86_400_000),
+}
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 # First and last letters of texts of intervals.
@@ -242,7 +223,6 @@ _TOGETHER = 1 << 16
 
 
 # Types that are neither numbers, texts nor dates, and have texts of their own.
-_WITH_TEXTS = {datetime.time, datetime.timedelta, UUID}
 _TEXTS_OF_PANDAS = {"Interval", "Period", "Timedelta"}
 
 
@@ -261,13 +241,6 @@ def kind_of(dtype) -> str | None:
     if is_never_number(dtype) and not hasattr(dtype, "categories"):
         return CATEGORIES if name in ("null", "object") else None
     return next((kind for start, kind in _DTYPES if start.match(name)), None)
-
-
-def declared_values(dtype) -> list | None:
-    """Return the values that a dtype of pandas or an enum of polars declares."""
-    declares = str(dtype).lower().startswith(("category", "enum"))
-    values = getattr(dtype, "categories", None) if declares else None
-    return None if values is None else list(values)
 
 
 def may_occur(text: str, dtype) -> bool:
@@ -318,8 +291,8 @@ def _text_of_others(value, kind) -> str | type[_NoText] | None:
         return text_of(
             float(value) if kind is np.longdouble else np.generic.item(value)
         )
-    if kind is Decimal or kind is Fraction:
-        return _text_of_exact(value)
+    if kind is Decimal:
+        return _text_of_decimal(value)
     if issubclass(kind, bytes):
         return _normal(bytes.decode(value, "utf-8", "backslashreplace"))
     if kind.__name__ in ("NAType", "NaTType"):
@@ -330,10 +303,8 @@ def _text_of_others(value, kind) -> str | type[_NoText] | None:
         return datetime.datetime.isoformat(value)
     if issubclass(kind, datetime.date):
         return datetime.date.isoformat(value)
-    if issubclass(kind, Enum):
-        return _normal(f"{kind.__name__}.{value._name_}")
     of_pandas = kind.__module__.split(".")[0] == "pandas"
-    if kind in _WITH_TEXTS or (of_pandas and kind.__name__ in _TEXTS_OF_PANDAS):
+    if kind is datetime.time or (of_pandas and kind.__name__ in _TEXTS_OF_PANDAS):
         return _normal(str(value))
     return _NoText
 
@@ -344,14 +315,12 @@ def _text_of_float(value: float) -> str | None:
     return _digits(int(value)) if value.is_integer() else repr(value)
 
 
-def _text_of_exact(value: Decimal | Fraction) -> str | None:
-    """Return the text of an equal float or integer, or None."""
-    if isinstance(value, Decimal) and value.is_nan():
+def _text_of_decimal(value: Decimal) -> str | None:
+    """Return the text of an equal float or integer, if there is one."""
+    if value.is_nan():
         return None
     if value == float(value):
         return _text_of_float(float(value))
-    if isinstance(value, Fraction):
-        return _normal(str(value))
     exact = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).normalize(value)
     if exact == exact.to_integral_value() and exact.adjusted() <= _DECIMAL_BITS:
         return _digits(int(exact))
@@ -372,14 +341,6 @@ def _normal(text: str) -> str:
     if len(text) <= _LONG:
         return text
     return f"{text[:_SHOWN]}...{blake2b(text.encode(), digest_size=16).hexdigest()}"
-
-
-def whole_text_of(value) -> str:
-    """Return a text of any length for splitting into words; "" for others."""
-    if issubclass(type(value), str):
-        return str.__str__(value).encode("utf-8", "backslashreplace").decode()
-    text = text_of(value)
-    return text if isinstance(text, str) else ""
 
 
 def id_of(value) -> float:
@@ -432,67 +393,30 @@ def _floats(block) -> np.ndarray:
 
 def _durations(block) -> np.ndarray:
     """Return durations in seconds."""
-    if _is_pandas(block):
-        arrow = getattr(block.dtype, "pyarrow_dtype", None)
-        if arrow is None:
-            return _floats(block.dt.total_seconds())
+    arrow = getattr(block.dtype, "pyarrow_dtype", None)
+    if arrow is not None:
         # Its own conversion refuses numbers that float64 has to round.
         return _floats(block.astype("int64[pyarrow]")) / _UNITS[arrow.unit]
-    if is_polars(block):
-        return _floats(block.dt.total_microseconds()) / 1e6
-    return block / np.timedelta64(1, "s")
+    return as_array(block) / np.timedelta64(1, "s")
 
 
 def _times(block) -> np.ndarray:
-    """Return times in seconds, clipped first; those with a zone in local time."""
+    """Return times in seconds, within years 1 to 9999; those with a zone in UTC."""
     if _is_pandas(block):
         dtype = getattr(block.dtype, "pyarrow_dtype", block.dtype)
-        zone = getattr(dtype, "tz", None)
-        if str(dtype).startswith("date32"):
-            return _of_seconds(_floats(block.astype("int32[pyarrow]")) * 86400.0)
-        if str(dtype).startswith("date64"):
-            return _of_seconds(_floats(block.astype("int64[pyarrow]")) / 1e3)
-        if zone is not None:
-            times = _clipped(block.dt.tz_convert(None), _TWO_DAYS)
-            moved = type(block)(times).dt.tz_localize("UTC")
-            if _has_clocks(type(block), zone):
-                moved = moved.dt.tz_convert(zone)
-            block = moved.dt.tz_localize(None)
+        if str(dtype) in _DAYS_OF_ARROW:  # which pandas refuses if they are far away
+            whole, a_day = _DAYS_OF_ARROW[str(dtype)]
+            seconds = _floats(block.astype(whole)) / a_day * 86400.0
+            missing = np.isnan(seconds)
+            seconds = np.clip(np.where(missing, 0.0, seconds), _FIRST, _LAST)
+            block = np.floor(seconds).astype("datetime64[s]")
+            block[missing] = np.datetime64("NaT")
+        elif getattr(dtype, "tz", None) is not None:
+            block = block.dt.tz_convert(None)
     elif is_polars(block):
-        if getattr(block.dtype, "time_zone", None) is not None:
-            unit = _UNITS[block.dtype.time_unit]
-            most = (1 << 63) - _TWO_DAYS * unit - 1
-            low, high = max(_FIRST * unit, -most), min(_LAST * unit, most)
-            numbers = block.to_physical().clip(low, high)
-            block = numbers.cast(block.dtype).dt.replace_time_zone(None)
         block = block.to_numpy()
-    return _clipped(block)
-
-
-def _has_clocks(series: type, zone) -> bool:
-    """Return whether pandas supports a zone; older ones fail for some of dateutil."""
-    one = series(np.zeros(1, "datetime64[s]")).dt.tz_localize("UTC")
-    try:
-        one.dt.tz_convert(zone).dt.tz_localize(None)
-    except AttributeError:
-        return False
-    return True
-
-
-def _of_seconds(seconds: np.ndarray) -> np.ndarray:
-    """Return times of seconds since 1970, within years 1 to 9999."""
-    missing = np.isnan(seconds)
-    whole = np.floor(np.clip(np.where(missing, 0.0, seconds), _FIRST, _LAST))
-    times = whole.astype(np.int64).astype("datetime64[s]")
-    times[missing] = np.datetime64("NaT")
-    return times
-
-
-def _clipped(times, margin: int = 0) -> np.ndarray:
-    """Return times without a zone in seconds, within years 1 to 9999."""
-    ends = np.array([_FIRST + margin, _LAST - margin])
-    first, last = ends.astype("datetime64[s]")
-    return np.clip(np.asarray(times.astype("datetime64[s]")), first, last)
+    first, last = np.array([_FIRST, _LAST]).astype("datetime64[s]")
+    return np.clip(np.asarray(block.astype("datetime64[s]")), first, last)
 
 
 def _date_parts(block) -> list[np.ndarray]:
@@ -535,39 +459,36 @@ class Column:
 
 
 class Table:
-    """Columns of a frame, an array or lists, read in slices of rows."""
+    """Columns of a frame, an array or lists, of which slices are rows of numbers."""
 
     def __init__(self, X, columns: Sequence[Column], n_rows: int):
-        self.columns, self.n_rows = columns, n_rows
-        self._lists = X if isinstance(X, (list, tuple)) else None
-        if self._lists is None:
-            self._source = [column_at(X, column.position) for column in columns]
+        self._X, self.columns, self.n_rows = X, columns, n_rows
+        self._read: dict[int, Any] = {}
         # Types that cannot be read are found without a value.
-        if any(column.parts for column in columns):
+        if any(c.parts for c in columns) and not isinstance(X, (list, tuple)):
             read_quietly(
-                lambda: self.number_block(slice(0, 0)),
+                lambda: self[:0],
                 "X has a column of numbers or dates whose dtype cannot be converted",
             )
 
     def read(self) -> Table:
         """Return the table, whose values may then be read."""
-        if self._lists is not None:
-            positions = [column.position for column in self.columns]
-            self._source = [column_at(self._lists, j) for j in positions]
         return self
 
     def block(self, place: int, rows: slice):
         """Return some rows of a column, in the table's own type."""
-        column = self._source[place]
+        if place not in self._read:
+            self._read[place] = column_at(self._X, self.columns[place].position)
+        column = self._read[place]
         return column.iloc[rows] if _is_pandas(column) else column[rows]
 
     def numbers(self) -> SlicedRows:
         """Return all that are numbers, durations and dates, as rows of float64."""
         width = sum(len(column.parts) for column in self.columns)
-        shape = (self.n_rows, width)
-        return SlicedRows(_Numbers(self), shape, np.dtype(np.float64))
+        return SlicedRows(self, (self.n_rows, width), np.dtype(np.float64))
 
-    def number_block(self, rows: slice) -> np.ndarray:
+    @quietly
+    def __getitem__(self, rows: slice) -> np.ndarray:
         """Return some rows of :meth:`numbers`; non-finite values are missing."""
         made: list[np.ndarray] = []
         for place, column in enumerate(self.columns):
@@ -600,8 +521,13 @@ class Table:
         )
 
     def texts(self, place: int, rows: slice) -> list[str]:
-        """Return the text of each value."""
-        return list(map(whole_text_of, self.entries(place, rows)))
+        """Return texts of any length for splitting into words; "" for other values."""
+        return [
+            str.__str__(value).encode("utf-8", "backslashreplace").decode()
+            if issubclass(type(value), str)
+            else ""
+            for value in self.entries(place, rows)
+        ]
 
     def ids(self, place: int, rows: slice) -> np.ndarray:
         """Return ids as whole numbers, and numbers as they are; -1 for missing ones."""
@@ -616,18 +542,3 @@ def code_table(texts: Sequence[str]) -> dict[Any, int]:
     """Return codes of texts, then of all others, then of missing values."""
     codes: dict[Any, int] = {text: code for code, text in enumerate(texts)}
     return {**codes, _NoText: len(texts), None: len(texts) + 1}
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """Numbers of a table, which are read by slices."""
-
-    table: Table
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        return quietly(self.table.number_block)(rows)
-
-
-def slices(n_rows: int, width: int) -> list[slice]:
-    """Return slices of rows, each one block of so many columns."""
-    return row_blocks(n_rows, rows_per_block(max(width, 1)))

@@ -7,22 +7,16 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import TransformerMixin
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import OutputUnits, Seed, Self, TableEstimator, unweighted
-from .._base.sklearn_compat import (
-    Interval,
-    StrOptions,
-    check_input_features,
-    output_container,
-)
-from .._linalg.walks import quietly
-from .._statistics.feature_scales import FARTHEST, refuse_too_few
-from .._tables.clusters import is_on_cluster
+from .._base.sklearn_compat import Interval, check_input_features
+from .._linalg.walks import quietly, row_blocks, rows_per_block
+from .._statistics.feature_scales import FARTHEST, FeatureLaw, refuse_too_few
+from .._tables.clusters import refuse_on_cluster
 from .._tables.columns import (
     check_feature,
     column_names,
@@ -52,19 +46,14 @@ from ._columns import (
     Table,
     TableStatistics,
     code_table,
-    declared_values,
     kind_of,
     may_occur,
-    slices,
     text_of,
 )
 from ._scaler import standardized
 
-# What stands for the values of a dtype, and for values that are looked for.
-_DECLARED, _FOUND = "dtype", "find"
-
-# With sparse_output="auto": the largest share of columns that may be nonzero.
-_DENSITY = 0.3
+# What stands for values that are looked for.
+_FOUND = "find"
 
 # Share of rows whose categories are found, below which a column is warned of.
 _MOST = 0.5
@@ -87,15 +76,12 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     {epsilon}
     {delta}
         If categories must be found, 1 % of `delta` covers values of a single row.
-    categories : "dtype", dict or None, default=None
+    categories : dict or None, default=None
         Public categories. A dictionary maps the name or position of a column to its
-        list of values, "dtype" or "find". "dtype" uses the categories declared by the
-        dtype of the column, such as a pandas categorical or a polars ``Enum``. **They
-        must be public:** ``astype("category")`` reads them from the data. "find" treats
-        a column of numbers as categories, which are found privately.
-        ``categories="dtype"`` applies "dtype" to all columns whose dtype declares
-        categories. Categories are also found privately for all columns of text, objects
-        and categories that are not listed.
+        list of values or "find". "find" treats a column of numbers as categories, which
+        are found privately. Categories are also found privately for all columns of
+        text, objects and categories that are not listed: the categories of a dtype are
+        not used, because ``astype("category")`` reads them from the data.
     max_categories : int, default=30
         Maximum number of categories to keep of a column whose categories are found. The
         categories with the largest private counts are kept.
@@ -109,10 +95,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     add_indicator : bool, default=False
         Whether to add an indicator column of missing values per column of numbers or
         dates.
-    sparse_output : bool or "auto", default=False
-        Whether :meth:`transform` returns a sparse matrix. "auto" returns a sparse
-        matrix if at most 30 % of the columns can be nonzero in a row and `set_output`
-        does not ask for a dataframe.
     {accountant}
     {noise_seed}
 
@@ -168,8 +150,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     Texts are compared in Unicode normal form C. Texts of more than 100 characters are
     represented by their beginning and a digest. Numbers in object columns are
     categories, compared by their digits: convert such columns with ``pd.to_numeric``.
-    Dates, times, intervals, periods, enums and UUIDs are compared by their texts; other
-    objects count as rare values. Infinite numbers count as missing. Memory grows with
+    Dates, times, intervals and periods are compared by their texts; other objects count
+    as rare values. Infinite numbers count as missing. Memory grows with
     the number of distinct values of a column, by about 100 bytes per short text. The
     duration of a fit may depend on the values.
 
@@ -198,13 +180,12 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **TableEstimator._privacy_constraints,
-        "categories": [StrOptions({_DECLARED}), dict, None],
+        "categories": [dict, None],
         "max_categories": [Interval(Integral, 1, None, closed="left")],
         "text": [list, tuple, None],
         "n_text_features": [Interval(Integral, 1, 2**20, closed="both")],
         "user_feature": [Integral, str, None],
         "add_indicator": ["boolean"],
-        "sparse_output": ["boolean", StrOptions({"auto"})],
     }
     _array_parameters: ClassVar[tuple[str, ...]] = ("categories", "text")
 
@@ -219,7 +200,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         n_text_features: int = 64,
         user_feature: int | str | None = None,
         add_indicator: bool = False,
-        sparse_output: bool | str = False,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
     ) -> None:
@@ -231,7 +211,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         self.n_text_features = n_text_features
         self.user_feature = user_feature
         self.add_indicator = add_indicator
-        self.sparse_output = sparse_output
         self.accountant = accountant
         self.noise_seed = noise_seed
 
@@ -255,8 +234,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         {returns_plan}
         """
         self._check_parameters()
-        counts = [("n_features", n_features), ("n_categories", n_categories)]
-        numbers = [0 if n == 0 else check_count(name, n) for name, n in counts]
+        counts = {"n_features": n_features, "n_categories": n_categories}
+        numbers = [n if n == 0 else check_count(k, n) for k, n in counts.items()]
         n_samples = check_count("n_samples", n_samples)
         return self._planned(self._statistics(n_samples, *numbers))
 
@@ -305,9 +284,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
 
     def _columns(self, X) -> list[Column]:
         chosen = self._chosen(column_names(X), int(X.shape[1]))
-        kinds = [_kind(name, dtype) for name, dtype in _names_and_dtypes(X)]
         return [
-            Column(name, j, chosen.get(j, kinds[j]), dtype)
+            Column(name, j, chosen.get(j, _kind(name, dtype)), dtype)
             for j, (name, dtype) in enumerate(_names_and_dtypes(X))
         ]
 
@@ -327,7 +305,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     def _chosen(self, labels, n_columns: int) -> dict[int, str]:
         """Return kinds that parameters choose, by positions."""
         chosen: dict[int, str] = {}
-        given = self.categories if isinstance(self.categories, dict) else {}
+        given = self.categories or {}
         users = [] if self.user_feature is None else [self.user_feature]
         for parameter, kind, features in (
             ("categories", CATEGORIES, given),
@@ -344,35 +322,18 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                 chosen[position] = kind
         return chosen
 
-    def _takes_declared(self, name: str) -> bool:
-        """Return whether to use the categories of a column's dtype.
-
-        Positions may refer to part of a table, which allows any column.
-        """
-        given = self.categories
-        if not isinstance(given, dict):
-            return given is not None
-        asked = (f for f, v in given.items() if isinstance(v, str) and v == _DECLARED)
-        return any(isinstance(f, Integral) or f == name for f in asked)
-
     def _public_categories(self, table: Table) -> dict[str, list[str]]:
         """Return the categories that are given, by the names of columns."""
-        given = self.categories if isinstance(self.categories, dict) else {}
         labels = [column.name for column in table.columns]
         asked = {
             _position(feature, labels, len(labels), "categories"): values
-            for feature, values in given.items()
+            for feature, values in (self.categories or {}).items()
         }
         public = dict[str, list[str]]()
         for column in table.columns:
             if column.kind != CATEGORIES:
                 continue
             values = asked.get(column.position, _FOUND)
-            declared = declared_values(column.dtype)
-            if isinstance(self.categories, str) and declared is not None:
-                values = _DECLARED
-            if isinstance(values, str) and values == _DECLARED:
-                values = _declared(column.name, declared)
             if not (isinstance(values, str) and values == _FOUND):
                 texts = public[column.name] = _texts(column.name, values)
                 if texts and not any(may_occur(t, column.dtype) for t in texts):
@@ -446,12 +407,9 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         names = [part for column in table.columns for part in column.parts]
         self.scaled_features_ = np.array(names, dtype=object)
         none = np.zeros(0)
-        self.mean_, self.scale_, self.present_shares_ = none, none, none
-        self.unseen_features_ = np.zeros(0, dtype=bool)
-        if law.numbers is not None:
-            self.mean_, self.scale_ = law.numbers.mean, law.numbers.scale
-            self.present_shares_ = law.numbers.present
-            self.unseen_features_ = ~law.numbers.seen
+        numbers = law.numbers or FeatureLaw(none, none, none > 0, none, none)
+        self.mean_, self.scale_ = numbers.mean, numbers.scale
+        self.present_shares_, self.unseen_features_ = numbers.present, ~numbers.seen
 
     def _warn_of_rare(self, table: Table, public: Mapping, law) -> None:
         """Warn of columns of which most rows have no released category."""
@@ -506,16 +464,16 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         return np.array(names, dtype=object)
 
     def _names_of(self, name: str, kind: str) -> list[str]:
-        missing = [f"{name}_missing"]
         if kind == CATEGORIES:
             texts = [f"{name}_{text}" for text in self.categories_[name]]
-            others = [f"{name}_rare", *missing]
+            others = [f"{name}_rare", f"{name}_missing"]
             return [text + "_" * (text in others) for text in texts] + others
         if kind == TEXT:
             return [f"{name}_{number}" for number in range(self.n_text_features)]
         if kind == USER:
             return [name]
-        return [name + end for end in PARTS[kind]] + missing * self.add_indicator
+        missing = [f"{name}_missing"] * self.add_indicator
+        return [name + end for end in PARTS[kind]] + missing
 
     def transform(self, X):
         """Encode the rows of a table as numbers.
@@ -527,22 +485,44 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
 
         Returns
         -------
-        ndarray, dataframe or sparse CSR array of shape (n_samples, n_features_out)
+        ndarray or dataframe of shape (n_samples, n_features_out)
             Finite numbers, in columns named as in :meth:`get_feature_names_out`.
             Unknown and rare values have a 1 in ``<column>_rare``.
         """
         check_is_fitted(self)
         table = self._table(X, compared=self).read()
         width = len(self.get_feature_names_out())
-        to_vectors = quietly(_Vectors(self, width).of)
-        rows = slices(table.n_rows, width)
-        if self._is_sparse():
-            blocks = [sparse.csr_array(to_vectors(table, part)) for part in rows]
-            return sparse.vstack(blocks, format="csr")
-        out = np.empty((table.n_rows, width))
-        for part in rows:
-            out[part] = to_vectors(table, part)
+        out = np.zeros((table.n_rows, width))
+        codes = {name: code_table(texts) for name, texts in self.categories_.items()}
+        for rows in row_blocks(table.n_rows, rows_per_block(max(width, 1))):
+            self._fill(out[rows], table, rows, codes)
         return out
+
+    @quietly
+    def _fill(self, out: np.ndarray, table: Table, rows: slice, codes: dict) -> None:
+        """Write some rows as numbers."""
+        numbers = table.numbers()[rows] if len(self.scale_) else out[:, :0]
+        weights = np.where(self.unseen_features_, 0.0, 1.0 / self.scale_)
+        reach = FARTHEST if has_budget(self.privacy_) else np.inf
+        scaled = iter(standardized(numbers, self.mean_, weights, reach).T)
+        holes = iter(np.isnan(numbers).T)
+        stop = 0
+        for j, (name, kind) in enumerate(self.kinds_.items()):
+            start, stop = stop, stop + len(self._names_of(name, kind))
+            own = out[:, start:stop]
+            if kind == CATEGORIES:
+                chosen = np.array(table.codes(j, rows, codes[name]), dtype=int)
+                own[np.arange(len(own)), chosen] = 1.0
+            elif kind == TEXT:
+                hashing = HashingVectorizer(n_features=self.n_text_features)
+                own[:] = hashing.transform(table.texts(j, rows)).toarray()
+            elif kind == USER:
+                own[:, 0] = table.ids(j, rows)
+            else:
+                for place in range(len(PARTS[kind])):
+                    own[:, place], hole = next(scaled), next(holes)
+                if self.add_indicator:
+                    own[:, -1] = hole
 
     def _output_units(self) -> OutputUnits | None:
         kinds = self.kinds_.items()
@@ -558,58 +538,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         blocks = sum(kind not in PARTS for _, kind in kinds)
         square = blocks + np.sum(~self.unseen_features_)
         return OutputUnits(np.transpose(sides), float(square))
-
-    def _is_sparse(self) -> bool:
-        """Whether the output is sparse, by numbers that are public or released."""
-        if self.sparse_output != "auto":
-            return bool(self.sparse_output)
-        widths = {name: len(self._names_of(name, k)) for name, k in self.kinds_.items()}
-        filled = sum(1 if n in self.categories_ else w for n, w in widths.items())
-        dense = output_container(self) == "default"
-        return dense and filled <= _DENSITY * sum(widths.values())
-
-
-class _Vectors:
-    """Output of a fitted vectorizer for the rows of a table, block by block."""
-
-    def __init__(self, fitted: DPTableVectorizer, width: int):
-        self._fitted, self._width = fitted, width
-        self._weights = np.where(fitted.unseen_features_, 0.0, 1.0 / fitted.scale_)
-        self._codes = {
-            name: code_table(texts) for name, texts in fitted.categories_.items()
-        }
-        self._reach = FARTHEST if has_budget(fitted.privacy_) else np.inf
-        self._hashing = HashingVectorizer(n_features=fitted.n_text_features)
-
-    def of(self, table: Table, rows: slice) -> np.ndarray:
-        """Return some rows as numbers."""
-        n_rows = len(range(*rows.indices(table.n_rows)))
-        out = np.zeros((n_rows, self._width))
-        scaled = holes = np.zeros((n_rows, 0))
-        if len(self._weights):
-            numbers = table.numbers()[rows]
-            mean = self._fitted.mean_
-            scaled = standardized(numbers, mean, self._weights, self._reach)
-            holes = np.isnan(numbers)
-        place, first = 0, 0
-        for j, (name, kind) in enumerate(self._fitted.kinds_.items()):
-            start = place
-            place += len(self._fitted._names_of(name, kind))
-            if kind == CATEGORIES:
-                codes = table.codes(j, rows, self._codes[name])
-                out[np.arange(n_rows), start + np.array(codes, dtype=int)] = 1.0
-            elif kind == TEXT:
-                texts = table.texts(j, rows)
-                out[:, start:place] = self._hashing.transform(texts).toarray()
-            elif kind == USER:
-                out[:, start] = table.ids(j, rows)
-            else:
-                n_parts = len(PARTS[kind])
-                out[:, start : start + n_parts] = scaled[:, first : first + n_parts]
-                if self._fitted.add_indicator:
-                    out[:, place - 1] = holes[:, first]
-                first += n_parts
-        return out
 
 
 def _found(table: Table, public: Mapping[str, list[str]]) -> list[int]:
@@ -627,11 +555,7 @@ def _with_columns(X):
         raise TypeError("X must not be an np.matrix: pass np.asarray(X)")
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X must not be a masked array: pass X.filled(np.nan)")
-    if is_on_cluster(X):
-        raise TypeError(
-            "DPTableVectorizer does not take dask collections as X: pass X.compute(), "
-            "or scale numbers alone with DPStandardScaler"
-        )
+    refuse_on_cluster(X, "DPTableVectorizer")
     if hasattr(X, "iloc") or type(X).__module__.startswith("polars"):
         return X
     if is_arrow(X):
@@ -676,20 +600,11 @@ def _position(feature, labels, n_columns: int, parameter: str) -> int:
     return position_of(feature, labels or range(n_columns), parameter)
 
 
-def _declared(name: str, declared: list | None) -> list:
-    if declared is None:
-        raise ValueError(
-            f'categories: column {name!r} has "dtype", but its dtype declares no '
-            "categories: pass a list of them"
-        )
-    return declared
-
-
 def _texts(name: str, values: Any) -> list[str]:
     """Return public categories as texts, in their order."""
     said = f"categories: the categories of column {name!r} must "
     if isinstance(values, (str, bytes, Mapping, set)) or not np.iterable(values):
-        raise ValueError(f'{said}be a list, "dtype" or "find", got {shown(values)}')
+        raise ValueError(f'{said}be a list or "find", got {shown(values)}')
     texts = [text for text in map(text_of, values) if isinstance(text, str)]
     if len(texts) < len(values):
         raise ValueError(said + "each have a text: None and lists are not categories")

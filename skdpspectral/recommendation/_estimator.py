@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -17,18 +17,38 @@ from .._tables.ids import IdIndex, joined_ids
 from .._tables.table import table_shape
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
-from ._kernels import UserRatings
-from ._ratings_by_part import ClusterParts, UnreadParts, unread_parts
+from ._item_models import MOST_RATERS, FoundItems
+from ._kernels import RatingsChunk, UserRatings
+from ._kernels_models import ItemModel
+from ._ratings_by_part import (
+    ClusterParts,
+    ClusterRatings,
+    RatingsByPart,
+    UnreadParts,
+    unread_parts,
+)
 from ._table_columns import (
     N_BUCKETS,
     catalog_of_data,
     find_columns,
     index_of,
+    item_codes,
     open_path,
     read_catalog,
     read_range,
     refuse_another_order,
+    units,
 )
+
+
+class FittedItems(NamedTuple):
+    """What a fit has released of the items, and the users' ratings and ids."""
+
+    catalog: Any
+    plan: PrivacyPlan
+    found: FoundItems
+    rows: UserRatings | ClusterRatings
+    index: IdIndex | None
 
 
 class CatalogEstimator(PrivateEstimator):
@@ -133,25 +153,76 @@ class CatalogEstimator(PrivateEstimator):
         """Return the catalog of the last fit."""
         return range(len(self.items_)) if self.hashed_ else index_of(self.items_)
 
-    def _warn_of_columns(self, X, kept=(), remedy: str = "", ratings=None) -> None:
-        """Warn of columns of a table that are not used; one may hold the ratings."""
+    def _released_items(self, X, y=None, begin=None) -> FittedItems:
+        """Charge a fit, and release what its statistic tells of the items.
+
+        `begin` returns the progress of a fit, given its plan.
+        """
+        unread = unread_parts(self, X, y, reset=True)
+        given = y is not None or getattr(self, "implicit", False)
+        self._warn_of_columns(X, getattr(self, "rating_feature", None), given)
+        catalog = self._catalog(unread)
+        self._warn_of_buckets(catalog)
+        statistic = self._statistic(len(catalog))
+        plan = self._plan(statistic)
+        # It is charged here, and values are read from here on.
+        release, table = self._start_release(plan, unread)
+        rows, index = self._grouped(table, catalog)
+        found = statistic.run(release, rows, begin(plan) if begin else None)
+        return FittedItems(catalog, plan, found, rows, index)
+
+    def _grouped(self, table: RatingsByPart | ClusterParts, catalog):
+        """Return the ratings of items of the catalog by user, and the users' ids."""
+        limits = self._limits()
+        rows: UserRatings | ClusterRatings
+        index: IdIndex | None
+        if isinstance(table, ClusterParts):
+            rows, index = ClusterRatings(table, catalog, limits), None
+        else:
+            found, counts = table.counted_users()
+            index = found
+
+            def parts():
+                for users, items, ratings in table.parts():
+                    # Codes of the rows are at hand if the table is one part.
+                    known = found.codes is not None
+                    codes = found.codes if known else found.find(users, "user_feature")
+                    ratings = np.clip(ratings, *limits)
+                    yield RatingsChunk(codes, item_codes(catalog, items), ratings)
+
+            rows = UserRatings(parts(), counts, len(catalog), *units(limits))
+        if rows.n_users > MOST_RATERS:
+            raise ValueError("user_feature must contain at most 2**31 users")
+        return rows, index
+
+    def _units(self) -> tuple[float, float]:
+        return units(self._limits())
+
+    def _in_units(self, values):
+        middle, quarter = self._units()
+        return middle + quarter * values
+
+    def _set_offsets(self, model: ItemModel) -> None:
+        self.level_ = float(self._in_units(model.level))
+        self.item_offsets_ = self._units()[1] * model.offsets
+
+    def _warn_of_columns(self, X, ratings: str | None, given: bool) -> None:
+        """Warn of columns that are not used; one holds ratings that are not given."""
         file = parquet(open_path(X))
         names = column_names(X) if file is None else file.names
         n_columns = self.n_features_in_ if names is None else len(names)
         if n_columns <= 2:
             return
-        used = {*find_columns(self, names, n_columns), *kept}
+        used = find_columns(self, names, n_columns)
         labels = [f"x{j}" for j in range(n_columns)] if names is None else names
         rest = [str(label) for j, label in enumerate(labels) if j not in used]
-        if ratings in rest:
-            rest.remove(ratings)
-        if not rest:
-            return
-        warn(
-            "columns of X besides users and items are not used: "
-            f"{', '.join(rest[:5])}{', ...' if len(rest) > 5 else ''}{remedy}",
-            UserWarning,
-        )
+        rest = [label for label in rest if given or label != ratings]
+        if rest:
+            warn(
+                "columns of X besides users and items are not used: "
+                f"{', '.join(rest[:5])}{', ...' if len(rest) > 5 else ''}",
+                UserWarning,
+            )
 
     def _warn_of_buckets(self, catalog) -> None:
         if isinstance(catalog, range) and self.items is None:

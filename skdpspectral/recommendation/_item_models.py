@@ -3,7 +3,7 @@
 In every round a user contributes one vector of norm at most one, made from their own
 ratings and earlier releases. The sum over users is released with noise. In a second
 moment, every user contributes one row of unit norm. Of clicks, popularity of items is
-released, then factors in two rounds.
+released, then pairs of items beyond popularity.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg import eigen
-from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Combination, Statistic
-from .._statistics.user_sums import MOST_EXACT_USERS
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Mechanism, Neighbors, Remark
 from . import _kernels, _kernels_models
@@ -29,7 +27,6 @@ from ._kernels_models import (
     STEP,
     ItemModel,
     click_shares,
-    click_weights,
     item_model,
     user_weights,
 )
@@ -58,16 +55,21 @@ class ReleasedSum(NamedTuple):
 
 @dataclass(frozen=True)
 class UserSum(Statistic):
-    """The sum over users of one vector each, of norm at most 1, in whole steps."""
+    """The sum over users of one vector each, of norm at most `bound`, in whole steps.
+
+    An answer may be shorter than `shape`: zeros follow.
+    """
 
     name: str
     shape: tuple[int, ...]
     n_jobs: int | None = None
+    bound: float = 1.0
+    lemma: str = "answers"
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan the sum: a user moves it by a vector of norm at most 1."""
-        moved = sensitivity.sum_sensitivity(1.0, Neighbors.ADD_REMOVE_ONE)
-        more = {"magnitude": MOST_RATERS, "lemma": "user-sums answers"}
+        """Plan the sum: a user moves it by a vector of norm at most `bound`."""
+        moved = sensitivity.sum_sensitivity(self.bound, Neighbors.ADD_REMOVE_ONE)
+        more = {"magnitude": MOST_RATERS, "lemma": f"user-sums {self.lemma}"}
         return calibrate_alike([self.name], moved, mu, self.shape, **more)
 
     def run(
@@ -76,8 +78,9 @@ class UserSum(Statistic):
         """Release the sum of what `answer` gives for each block, in whole steps."""
         total = np.zeros(self.shape)
         for steps in rows.map(answer, self.n_jobs):
-            total += steps
-        return ReleasedSum.of(release, self.name, total * STEP)
+            total[: len(steps)] += steps
+        total *= STEP
+        return ReleasedSum.of(release, self.name, total)
 
 
 # Variance of offsets of items of equal popularity and features, in squares of a quarter
@@ -326,82 +329,35 @@ def residuals_of(
     block: RatingsBlock, model: ItemModel
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit a block's users; return residuals and weights."""
-    weights = user_weights(block, model, keep=True)
+    weights = user_weights(block, model)
     return _kernels_models.clip_residuals(model.residuals(block, weights)), weights
-
-
-class CodedRatings(NamedTuple):
-    """Ratings of users, by numbers.
-
-    `users` (n_ratings,): codes of users.
-    `items` (n_ratings,): codes of items; -1 for those outside the catalog.
-    `values` (n_ratings,): finite ratings.
-    """
-
-    users: np.ndarray
-    items: np.ndarray
-    values: np.ndarray
 
 
 @dataclass(frozen=True)
 class ItemMoment(Statistic):
-    """Leading directions of the sum of x x' over users, for rows x of unit norm.
-
-    `n_components`: directions that are asked for; with 0 nothing is released.
-    `rating_range`: public range that ratings are clipped to, and measured from the
-    middle of.
-    `max_ratings_per_user`: ratings of a user that count, the last ones.
-    """
+    """The sum over users of x x' for their residuals x, of unit norm."""
 
     n_items: int
-    n_components: int
-    rating_range: tuple[float, float] = (1.0, 5.0)
-    max_ratings_per_user: int | None = None
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum: a user moves it by a matrix x x' of Frobenius norm 1."""
-        if not self.n_components:
-            return ()
         return calibrate_alike(
             ["second_moment"],
             sensitivity.projector_sum_sensitivity(Neighbors.ADD_REMOVE_ONE),
             mu,
             (self.n_items, self.n_items),
             symmetric=True,
-            magnitude=MOST_EXACT_USERS,
+            magnitude=MOST_RATERS,
             lemma="projector-sums",
         )
 
-    def remarks(self) -> tuple[str, ...]:
-        return ("The catalog of items is taken to be public.",)
-
-    def released(self, release, total: np.ndarray) -> ReleasedSum:
-        """Release a sum that each user moves by a matrix x x' of Frobenius norm 1."""
+    def run(self, release, rows: UserRatings, model: ItemModel) -> ReleasedSum:
+        """Release the sum, given users' models."""
+        projectors = partial(_projectors, model=model, n_items=self.n_items)
+        total = np.zeros((self.n_items, self.n_items), order="F")
+        for moment in rows.map(projectors):
+            total += moment
         return ReleasedSum.of(release, "second_moment", total)
-
-    def run(self, release, rows: CodedRatings) -> tuple[np.ndarray, np.ndarray]:
-        """Release the sum; return its components and their eigenvalues."""
-        rank = min(self.n_components, self.n_items)
-        if not rank:
-            return np.zeros((0, self.n_items)), np.zeros(0)
-        moment, noise = self.released(release, self._moment(rows))
-        values, components = eigen.top_eigh(moment, rank, noise / math.sqrt(2.0))
-        return components, np.maximum(values, 0.0)
-
-    def _moment(self, rows: CodedRatings) -> np.ndarray:
-        """Sum over users of x x', exact: items x items."""
-        if not isinstance(rows, CodedRatings):  # of groups of users on a cluster
-            total = rows.total(self._moment)
-            return np.zeros((self.n_items,) * 2) if total is None else total
-        low, high = self.rating_range
-        known = np.flatnonzero(rows.items >= 0)
-        # Halves first: neither the middle nor the difference overflows.
-        centered = np.clip(rows.values[known], low, high) - (0.5 * low + 0.5 * high)
-        users, items = rows.users[known], rows.items[known]
-        with np.errstate(all="ignore"):  # an error would tell of somebody's ratings
-            return _kernels.second_moment(
-                users, items, centered, self.n_items, self.max_ratings_per_user
-            )
 
 
 # Shares of mu^2.
@@ -439,7 +395,7 @@ class ItemComponents(RatingsModel):
         named = super().parts()
         parts: dict[str, Statistic] = {name: named[name] for name in _WITHOUT}
         if self.n_factors:
-            parts["second_moment"] = ItemMoment(len(self.features), self.n_factors)
+            parts["second_moment"] = ItemMoment(len(self.features))
         return parts
 
     def shares(self) -> dict[str, float]:
@@ -448,19 +404,9 @@ class ItemComponents(RatingsModel):
     def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
         model, found = self._offsets(release, rows, lambda _: None)
         if self.n_factors:
-            total = self._residual_moment(rows, model)
-            moment = self.parts()["second_moment"].released(release, total)
+            moment = self.parts()["second_moment"].run(release, rows, model)
             model = model.with_factors(self._components(moment, found.counts))
         return FoundItems(model, found.logged, found.counts)
-
-    def _residual_moment(self, rows: UserRatings, model: ItemModel) -> np.ndarray:
-        """Return the sum over users of x x' for their unit residuals x."""
-        n_items = len(self.features)
-        projectors = partial(_projectors, model=model, n_items=n_items)
-        total = np.zeros((n_items, n_items), order="F")
-        for moment in rows.map(projectors):
-            total += moment
-        return total
 
     def _components(self, moment: ReleasedSum, counts: np.ndarray) -> np.ndarray:
         """Return components over roots of counts, shrunk by the noise."""
@@ -474,147 +420,156 @@ class ItemComponents(RatingsModel):
 
 
 # Shares of mu^2.
-_POPULARITY_ALONE = {"clicks": 1.0}
-_CLICKS_AND_FACTORS = {"clicks": 0.5, "neighbors": 0.2, "factors": 0.3}
-# The most popular items, by which the first factors are made.
-_ANCHORS = 8
-# Penalties of users' squared weights: on public features and popularity, on factors.
-_PUBLIC_RIDGE, _FACTOR_RIDGE = 100.0, 10.0
-# Weights of a user in the later rounds, in those of the first one.
-_GROWTH = _kernels_models.SHARE_ALONE / _kernels_models.SHARE_BESIDE_ONE
+_CLICKS_ALONE, _CLICKS_AND_PAIRS = {"clicks": 1.0}, {"clicks": 0.5, "pairs": 0.5}
+# Items whose pairs are released at most, and at least if there are as many; their
+# number beside the root of the number of users times mu, below whose square popularity
+# is asked again in place of pairs.
+_MOST_HEAD, _LEAST_HEAD, _HEAD_GROWTH, _LEAST_EVIDENCE = 1500, 32, 7.0, 150.0
+# Penalties of users' squared weights: on public features and popularity, which also
+# says how far tastes for them explain pairs, and what is added for all.
+_PUBLIC_RIDGE, _CLICK_RIDGE = 100.0, 0.5
+# Pairs have norms of at most this: each stands for two entries of a matrix.
+_PAIR_BOUND = math.sqrt(0.5)
+# Eigendecompositions, after each of which the squares that are not released are known
+# better.
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class ClicksModel(Combination):
-    """Popularity of items, and factors of clicks beyond popularity."""
+    """Popularity of items, and factors of clicks beyond popularity.
 
-    item_features: np.ndarray
-    n_components: int
+    `n_components`: factors at most; None for as many as exceed the noise.
+    """
+
+    features: np.ndarray
+    n_components: int | None
     n_jobs: int | None = None
 
     def parts(self) -> dict[str, UserSum]:
-        p = len(self.item_features)
-        shapes = {"clicks": (p + 1,)}
-        if self.n_components:
-            shapes["neighbors"] = (p, min(_ANCHORS, p))
-            shapes["factors"] = (p, self.n_tastes)
-        return {k: UserSum(k, shape, self.n_jobs) for k, shape in shapes.items()}
+        p, jobs = len(self.features), self.n_jobs
+        parts = {"clicks": UserSum("clicks", (p + 1,), jobs)}
+        if self.n_components != 0:
+            size = max(self.most_head * (self.most_head + 1) // 2, p + 1)
+            how = (size,), jobs, _PAIR_BOUND, "click-pairs"
+            parts["pairs"] = UserSum("pairs", *how)
+        return parts
 
     @property
-    def n_tastes(self) -> int:
-        """Tastes that factors are made by: no more than anchors."""
-        return min(self.n_components, _ANCHORS, len(self.item_features))
+    def most_head(self) -> int:
+        """The largest number of items whose pairs are released."""
+        return min(len(self.features), _MOST_HEAD)
 
     def shares(self) -> dict[str, float]:
-        return _CLICKS_AND_FACTORS if self.n_components else _POPULARITY_ALONE
+        return _CLICKS_ALONE if self.n_components == 0 else _CLICKS_AND_PAIRS
 
     def remarks(self) -> tuple[str, ...]:
-        most = f"the smaller of {_ANCHORS} and the number of items"
-        return (*REMARKS, *capped(self.n_components, self.n_tastes, most))
+        return REMARKS
 
     def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
-        parts = self.parts()
-        found = _Popularity.of(
-            parts["clicks"].run(release, rows, _kernels_models.click_contributions),
-            _kernels_models.leading_columns(
-                _kernels_models.public_columns(self.item_features),
-                _kernels_models.MOST_TASTES,
-            ),
-        )
+        parts, p = self.parts(), len(self.features)
+        first = parts["clicks"].run(release, rows, _kernels_models.click_contributions)
         progress.step(1)
-        factors = np.zeros((len(self.item_features), 0))
-        if self.n_components:
-            rows_of_anchors = _kernels_models.against_anchors(
-                found.shares, parts["neighbors"].shape[1]
-            )
-
-            clicked = partial(_clicked, rows_of_anchors=rows_of_anchors)
-            second = parts["neighbors"].run(release, rows, clicked)
-            factors = found.factors(second)
+        found, factors = _Popularity(*first), np.zeros((p, 0))
+        if self.n_components != 0:
+            # The size of the answer is public: what it is asked for is released.
+            n_head = found.head_size(self.most_head)
+            ask = partial(_kernels_models.click_contributions, scale=_PAIR_BOUND)
+            if n_head:
+                head = np.argsort(-found.total[:-1], kind="stable")[:n_head]
+                how = {"head": head, "popularity": found.direction(head)}
+                ask = partial(_kernels_models.pair_contributions, **how)
+            total, noise_std = parts["pairs"].run(release, rows, ask)
+            if n_head:
+                pairs = eigen.unpack_lower(total, n_head)
+                factors = self._factors(found, head, pairs, noise_std)
+            else:
+                again = total[: p + 1] / _PAIR_BOUND
+                mean = 0.5 * (first.total + again)
+                found = _Popularity(mean, _PAIR_BOUND * first.noise_std)
             progress.step(2)
-            model, back = found.model(factors)
-            # Tastes on factors, in units of what they make of a rating.
-            chosen = slice(back.shape[1] - factors.shape[1], None)
-            back = (back[:, chosen] * factors.std(axis=0))[
-                :, : parts["factors"].shape[1]
-            ]
+        return found.items(self._columns(found), factors)
 
-            liked = partial(_liked, model=model, back=back)
-            factors = found.factors(parts["factors"].run(release, rows, liked))
-            progress.step(3)
-        return FoundItems(found.model(factors)[0], found.logged, found.counts)
+    def _columns(self, found: _Popularity) -> np.ndarray:
+        """Return columns of which tastes are known beforehand, standardized."""
+        popular = _kernels_models.standardized_by(found.logged, found.shares)
+        square = _kernels_models.standardized_by(popular**2, found.shares)
+        public = _kernels_models.public_columns(self.features)
+        most = _kernels_models.MOST_TASTES
+        public = _kernels_models.leading_columns(public, most)
+        return np.column_stack([popular, square, public])
+
+    def _factors(self, found: _Popularity, head, pairs, noise_std) -> np.ndarray:
+        """Return what explains pairs of clicks beyond popularity and public tastes."""
+        columns, n_head = self._columns(found), len(head)
+        columns = columns - found.shares @ columns
+        told = pairs[0, 0] * n_head / _kernels_models.PAIR_SIDE
+        size = math.sqrt(max(told, found.n_users))
+        shares = found.shares[head] / found.shares[head].sum()
+        along = found.direction(head)
+
+        def beyond(values):
+            return values - np.outer(along, along @ values)
+
+        known = beyond(columns[head] * shares[:, None] * (size / _PUBLIC_RIDGE**0.5))
+        pairs = pairs / _kernels_models.PAIR_SQUARE
+        # Spectral norms of noise and of the sampling of users.
+        edge = 2.0 * math.sqrt(n_head * noise_std**2 + found.n_users / n_head)
+        squares = inner = np.sum(known * known, axis=1)
+        for _ in range(_ROUNDS):
+            np.fill_diagonal(pairs, squares)  # squares of users are not released
+            rest = beyond(beyond(pairs).T) - known @ known.T
+            values, vectors = np.linalg.eigh(rest)
+            kept = np.flatnonzero(values > edge)[::-1][: self.n_components]
+            sizes = 0.5 * (values + np.sqrt(np.maximum(values**2 - edge**2, 0.0)))
+            factors = vectors[:, kept] * np.sqrt(sizes[kept])
+            squares = inner + np.sum(factors * factors, axis=1)
+        out = np.zeros((len(columns), len(kept)))
+        out[head] = factors / (size * shares[:, None])
+        return out
 
 
-@dataclass(frozen=True)
-class _Popularity:
-    """What is known of the items after the first round.
+class _Popularity(NamedTuple):
+    """Released weights of users by item, and a number of users.
 
-    `counts` (n_items,): positive sums of the weights of users who clicked an item.
-    `logged`, `bounded` (n_items,): their logarithms, and those within the evidence.
-    `weight`: typical weight of a user, by clicks.
-    `columns` (n_items, d): standardized public features.
+    `noise_std`: standard deviation of their noise.
     """
 
-    counts: np.ndarray
-    logged: np.ndarray
-    bounded: np.ndarray
-    weight: float
-    columns: np.ndarray
+    total: np.ndarray
+    noise_std: float
 
-    @classmethod
-    def of(cls, first: ReleasedSum, columns: np.ndarray) -> _Popularity:
-        total, noise_std = first
-        released = total[:-1]
-        n_users = max(float(total[-1]) / _kernels_models.SIDE, 1.0)
-        # The squared norm of each user's weights is the same: the mean of weights, by
-        # clicks, is the quotient of two sums over users.
-        squared = _kernels_models.SHARE_BESIDE_ONE**2
-        weight = min(squared * n_users / max(float(released.sum()), 1.0), 1.0)
-        logged = _kernels_models.log_counts(released, noise_std)
-        counts = _kernels_models.positive_counts(released)
-        noise = noise_std**2 + weight * counts + _LEAST_NOISE
-        evidence = counts**2 / (counts**2 + noise)
-        bounded = _kernels_models.within_evidence(logged, evidence, 0.01)
-        return cls(counts, logged, bounded, weight, columns)
+    @property
+    def n_users(self) -> float:
+        """The number of users, at least 1."""
+        return max(float(self.total[-1]) / _kernels_models.SIDE, 1.0)
+
+    @property
+    def logged(self) -> np.ndarray:
+        """Logarithms of the weights by item."""
+        return _kernels_models.log_counts(self.total[:-1], self.noise_std)
 
     @property
     def shares(self) -> np.ndarray:
         """Shares of items in all clicks."""
         return click_shares(self.logged)
 
-    def factors(self, later: ReleasedSum) -> np.ndarray:
-        """Return what tastes add to items, of at most unit variance."""
-        total, noise_std = later
-        popular = _kernels_models.standardized(self.logged)
-        ones = np.ones(len(popular))
-        design = np.column_stack([ones, self.columns, popular, popular**2])
-        noise = (noise_std / _GROWTH) ** 2 + _LEAST_NOISE
-        noise = noise + self.weight / total.shape[1] * self.counts
-        return _kernels_models.factors_of(self.counts, total / _GROWTH, design, noise)
+    def head_size(self, most: int) -> int:
+        """Return how many items' pairs stand out of noise; 0 for none."""
+        evidence = self.n_users * math.sqrt(2.0) / max(self.noise_std, _LEAST_NOISE)
+        if evidence < _LEAST_EVIDENCE:
+            return 0
+        return min(most, max(_LEAST_HEAD, int(_HEAD_GROWTH * math.sqrt(evidence))))
 
-    def model(self, factors: np.ndarray) -> tuple[ItemModel, np.ndarray]:
-        """Return a model of the items, and what turns weights back to columns."""
-        popular = _kernels_models.standardized_by(self.bounded, self.shares)
-        public = np.column_stack([self.columns, popular, popular**2])
-        ridge = [_PUBLIC_RIDGE] * public.shape[1] + [_FACTOR_RIDGE] * factors.shape[1]
-        columns = np.column_stack([public, factors])
-        features, back = _kernels_models.uncorrelated(
-            columns, self.shares, np.array(ridge)
-        )
-        return ItemModel(0.0, self.logged, features, np.ones(len(ridge))), back
+    def direction(self, head: np.ndarray) -> np.ndarray:
+        """Return shares of some items, scaled to unit norm."""
+        shares = self.shares[head]
+        return shares / np.linalg.norm(shares)
 
-
-def _clicked(block: RatingsBlock, rows_of_anchors: np.ndarray) -> np.ndarray:
-    """Sum users' clicks times those of the most popular items."""
-    return _tasted(block, block.products(rows_of_anchors))
-
-
-def _liked(block: RatingsBlock, model: ItemModel, back: np.ndarray) -> np.ndarray:
-    """Sum users' clicks times their models' preferences for the factors."""
-    weights = click_weights(block, model)
-    return _tasted(block, combined_columns(weights, back).T)
-
-
-def _tasted(block: RatingsBlock, tastes: np.ndarray) -> np.ndarray:
-    """Sum products of users' clicks, of unit norm, and their unit tastes."""
-    return _kernels_models.taste_contributions(block, np.ones(len(block.items)), tastes)
+    def items(self, columns: np.ndarray, factors: np.ndarray) -> FoundItems:
+        """Return the model of users' tastes for columns and for factors."""
+        ridge = np.repeat([_PUBLIC_RIDGE, 1.0], [columns.shape[1], factors.shape[1]])
+        columns = np.column_stack([columns, factors])
+        features = _kernels_models.uncorrelated(columns, self.shares, ridge)
+        penalties = np.full(len(ridge), _CLICK_RIDGE)
+        model = ItemModel(0.0, self.logged, features, penalties)
+        return FoundItems(model, self.logged, self.total[:-1])

@@ -22,24 +22,6 @@ EMBEDDING_STEP = 2.0**-11
 _PANEL = 256
 
 
-def last_of_each(users, items, values):
-    """Keep the last value of every pair of user and item, sorted by user."""
-    order = np.lexsort((items, users))  # stable: rows stay in their order
-    users, items, values = users[order], items[order], values[order]
-    last = np.ones(len(users), dtype=bool)
-    last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])
-    return users[last], items[last], values[last], order[last]
-
-
-def latest_of_each(users, rows, most: int) -> np.ndarray:
-    """Return a mask of the last `most` entries of every user, by their rows."""
-    order = np.lexsort((-rows, users))
-    starts = np.searchsorted(users[order], users[order], side="left")
-    kept = np.zeros(len(users), dtype=bool)
-    kept[order] = np.arange(len(users)) - starts < most
-    return kept
-
-
 def unit_steps(users, items, values, n_items: int) -> sparse.csr_array:
     """Return one row of unit norm per user, truncated to whole steps.
 
@@ -77,20 +59,6 @@ def second_moment_of_steps(steps: sparse.csr_array) -> np.ndarray:
         out[:, panel] = (rows @ columns[:, panel]).toarray()
     out *= EMBEDDING_STEP * EMBEDDING_STEP
     return out
-
-
-def second_moment(users, items, values, n_items: int, most: int | None) -> np.ndarray:
-    """Sum over users of x x' for unit rows x of their last values, exact.
-
-    `users`, `items` (n_entries,): codes. `values` (n_entries,): finite numbers.
-    `most`: items of a user that count: the last ones.
-    Returns (n_items, n_items): multiples of 2**-22.
-    """
-    users, items, values, rows = last_of_each(users, items, values)
-    if most is not None:
-        kept = latest_of_each(users, rows, most)
-        users, items, values = users[kept], items[kept], values[kept]
-    return second_moment_of_steps(unit_steps(users, items, values, n_items))
 
 
 # Ratings that are sorted together: what is made of them stays in the cache.
@@ -213,37 +181,6 @@ def _float_for(values: np.ndarray, least) -> np.dtype:
 # Ratings and users of a block: what is made of them fits in memory many times.
 _BLOCK_RATINGS = 1 << 19
 _BLOCK_USERS = 1 << 13
-# Numbers that are kept from one round for the next, at most: half a gigabyte.
-_KEPT_NUMBERS = 1 << 26
-
-
-class KeptProducts:
-    """Cached sums of one round for the next one, and data shared by all blocks.
-
-    `sums`: features and sums of their pairs, by the first user of a block.
-    """
-
-    def __init__(self) -> None:
-        self.sums: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self._last: tuple = (None, None, None)
-
-    def pairs(self, old, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return places of pairs that are as they were, and products of all others."""
-        last_old, last, answer = self._last
-        if last is features and last_old is old:
-            return answer
-        j, i = np.tril_indices(features.shape[1])
-        same = np.zeros(features.shape[1], dtype=bool)
-        if old is not None:
-            for k, column in enumerate(old.T[: len(same)]):
-                same[k] = np.array_equal(column, features[:, k])
-        # Pairs of the first features have the same places whatever comes behind.
-        found = same[i] & same[j]
-        # Row by row in memory, as products of every block want it.
-        table = np.ascontiguousarray(features[:, i[~found]] * features[:, j[~found]])
-        answer = np.flatnonzero(found), table
-        self._last = old, features, answer
-        return answer
 
 
 @dataclass(frozen=True)
@@ -252,7 +189,6 @@ class RatingsBlock:
 
     `pointer` (n_users + 1,): where each user's ratings begin and end.
     `items` (n_ratings,): codes of items, ascending for each user, none twice.
-    `kept`: sums of one round, for the next.
     `counts` (n_users,): ratings of each user.
     `of_user` (n_ratings,): place of each rating's user in the block.
     """
@@ -262,7 +198,6 @@ class RatingsBlock:
     items: np.ndarray
     values: np.ndarray
     n_items: int
-    kept: KeptProducts = field(default_factory=KeptProducts, repr=False)
     counts: np.ndarray = field(init=False)
     of_user: np.ndarray = field(init=False)
 
@@ -293,30 +228,22 @@ class RatingsBlock:
         `rows` (n_items, q): what is public of the items. `values` (n_ratings,):
         weights. Returns (n_users, q): sums.
         """
+        return self.clicks(values) @ rows
+
+    def clicks(self, values: np.ndarray | None = None) -> sparse.csr_array:
+        """Return users x items, of ones or of a value for each rating."""
         values = np.ones(len(self.items)) if values is None else values
         shape = (len(self), self.n_items)
-        return sparse.csr_array((values, self.items, self.pointer), shape=shape) @ rows
+        return sparse.csr_array((values, self.items, self.pointer), shape=shape)
 
-    def pair_products(self, features: np.ndarray, *, keep: bool = False) -> np.ndarray:
+    def pair_products(self, features: np.ndarray) -> np.ndarray:
         """Sum products of all pairs of items' features over each user's ratings.
 
-        Sums of features that are the same as when sums were last kept are taken from
-        there: they have the same bits.
-
-        `features` (n_items, q): what is public of the items. `keep`: whether to keep
-        the sums for the next call, as far as there is room. Returns (n_users, q * (q +
-        1) / 2): sums for features i <= j at place i + j * (j + 1) / 2.
+        Returns (n_users, q * (q + 1) / 2): sums for features i <= j at place i + j * (j
+        + 1) / 2.
         """
-        old, known = self.kept.sums.get(self.users.start, (None, None))
-        found, table = self.kept.pairs(old, features)
-        out = self.products(table)
-        if len(found):
-            rest, out = out, np.empty((len(self), len(found) + out.shape[1]))
-            out[:, found] = known[:, found]
-            out[:, np.delete(np.arange(out.shape[1]), found)] = rest
-        if keep and self.users.stop * out.shape[1] <= _KEPT_NUMBERS:
-            self.kept.sums[self.users.start] = features, out
-        return out
+        j, i = np.tril_indices(features.shape[1])
+        return self.products(features[:, i] * features[:, j])
 
 
 class UserRatings:
@@ -333,7 +260,6 @@ class UserRatings:
         self.pointer, self.items, self._values = gathered(parts, counts, n_items)
         self.n_users, self.n_items = len(counts), n_items
         self._units = middle, unit
-        self._kept = KeptProducts()
 
     def blocks(self) -> Iterator[RatingsBlock]:
         """Yield all users, a few at a time."""
@@ -345,15 +271,7 @@ class UserRatings:
                 self.items[first:last].astype(np.int32),
                 self._in_units(slice(first, last)),
                 self.n_items,
-                self._kept,
             )
-
-    def without_cache(self) -> UserRatings:
-        """Return the same ratings without cached sums."""
-        other = object.__new__(UserRatings)
-        other.__dict__.update(self.__dict__)
-        other._kept = KeptProducts()
-        return other
 
     @quietly
     def _in_units(self, rows: slice) -> np.ndarray:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._linalg.eigen import pack_lower
 from .._linalg.per_user import eliminate_upper
 from ._kernels import RatingsBlock
 
@@ -82,16 +83,63 @@ def centered_contributions(block: RatingsBlock) -> np.ndarray:
     )
 
 
-def click_contributions(block: RatingsBlock) -> np.ndarray:
+def click_contributions(block: RatingsBlock, scale: float = 1.0) -> np.ndarray:
     """Sum users' vectors of equal entries over their items, and a number of users.
 
-    Returns (n_items + 1,): whole numbers of steps. The last entry is the number of
-    users with any item, times ``SIDE``.
+    The norm of a user's vector is at most `scale`. Returns (n_items + 1,): whole
+    numbers of steps. The last entry is the number of users with any item, times
+    ``SIDE`` and `scale`.
     """
-    weights = SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))
+    weights = scale * SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))
     n_users = np.count_nonzero(block.counts)
     answers = block.item_totals(_steps(weights[block.of_user]))
-    return np.append(answers, _steps(np.float64(SIDE)) * n_users)
+    return np.append(answers, _steps(np.float64(scale * SIDE)) * n_users)
+
+
+# Squared norm of a user's clicks beyond popularity, and the number beside their pairs:
+# half of the square of the first and the square of the other are below 1/2.
+PAIR_SQUARE, PAIR_SIDE = 0.992, 0.0875
+# Users have taste if as much is left of their clicks: far more than rounding.
+_LEAST_TASTE_SQUARE = 2.0**-10
+# Clicks beyond popularity are in steps of 2**-11, their products in half of a `STEP`.
+_PAIR_STEPS = 2.0**11
+# Users whose clicks of the head are in memory together.
+_HEAD_USERS = 1 << 10
+
+
+def pair_contributions(
+    block: RatingsBlock, head: np.ndarray, popularity: np.ndarray
+) -> np.ndarray:
+    """Sum products of all pairs of what users' clicks are beyond popularity.
+
+    A user's clicks of the head lose their part along popularity, and what is left is
+    scaled to a common norm; users without any answer with zeros.
+
+    `head` (n_head,): items. `popularity` (n_head,): shares of the head, of unit norm.
+    Returns the lower triangle, row by row, in whole halves of a step. Squares are left
+    out. In place of the first is the sum of m**2 / (square * n_head), clipped to 1,
+    times ``PAIR_SIDE``, for users with m clicks of the head and such a square left.
+    """
+    n_head = len(head)
+    columns = np.zeros((block.n_items, 2))
+    columns[head] = np.column_stack([popularity, np.ones(n_head)])
+    along, counts = block.products(columns).T
+    squares = counts - along * along
+    some = squares > _LEAST_TASTE_SQUARE
+    squares = np.where(some, squares, 1.0)
+    scales = _PAIR_STEPS * np.sqrt(PAIR_SQUARE / squares)
+    clicks, total = block.clicks()[:, head], np.zeros((n_head, n_head))
+    for start in range(0, len(block), _HEAD_USERS):
+        part = slice(start, start + _HEAD_USERS)
+        left = clicks[part].toarray()
+        left -= along[part, None] * popularity
+        left *= np.where(some, scales, 0.0)[part, None]
+        np.trunc(left, out=left)
+        total += left.T @ left  # whole numbers, exact in any order
+    np.fill_diagonal(total, 0.0)
+    ratios = np.minimum(counts * counts / (squares * n_head), 1.0)[some]
+    total[0, 0] = 2.0 * _steps(PAIR_SIDE * ratios).sum()
+    return 0.5 * pack_lower(total)
 
 
 def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
@@ -307,19 +355,19 @@ def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
     return np.column_stack([principal_columns(columns, counts, 0.0), popular])
 
 
-def uncorrelated(columns: np.ndarray, shares, ridge) -> tuple[np.ndarray, np.ndarray]:
+def uncorrelated(columns: np.ndarray, shares, ridge) -> np.ndarray:
     """Turn columns such that they are uncorrelated over clicks, and of one penalty."""
     scaled = (columns - shares @ columns) / np.sqrt(ridge)
-    vectors = np.linalg.eigh(scaled.T @ (scaled * shares[:, None]))[1]
-    return scaled @ vectors, vectors.T / np.sqrt(ridge)
+    return scaled @ np.linalg.eigh(scaled.T @ (scaled * shares[:, None]))[1]
 
 
-def against_anchors(shares: np.ndarray, most: int) -> np.ndarray:
-    """Rows that tell which popular items a user has, beyond their shares."""
-    anchors = np.argsort(-shares, kind="stable")[:most]
-    rows = np.zeros((len(shares), len(anchors)))
-    rows[anchors] = np.eye(len(anchors)) - shares[anchors] / shares[anchors].sum()
-    return rows
+# Tastes below this count as much: logarithms are taken of them.
+_LEAST_LIKING = 1e-3
+
+
+def log_likings(tastes: np.ndarray) -> np.ndarray:
+    """Return logarithms of how much more often users pick items than others do."""
+    return np.log(np.maximum(1.0 + tastes, _LEAST_LIKING))
 
 
 # Users whose normal equations are in the cache together.
@@ -395,17 +443,16 @@ def item_model(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemMod
     return ItemModel(level, offsets, features, np.array(ridge)).with_offsets(offsets)
 
 
-def user_weights(block: RatingsBlock, model: ItemModel, *, keep=False) -> np.ndarray:
+def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """Fit each user of a block: a ridge regression of what the model leaves.
 
-    `model`: model of the items. `keep`: whether another fit of these users will follow,
-    beside a like model. Returns (n_users, q): weights, of finite numbers; with the same
-    bits alone and among others.
+    Returns (n_users, q): weights, of finite numbers; with the same bits alone and among
+    others.
     """
     features = model.features
     q = features.shape[1]
     j, i = np.tril_indices(q)
-    pairs = block.pair_products(features, keep=keep)
+    pairs = block.pair_products(features)
     rest = block.values - model.level - model.offsets[block.items]
     right = block.products(features, rest)
     weights = np.empty_like(right)
@@ -423,10 +470,9 @@ def user_weights(block: RatingsBlock, model: ItemModel, *, keep=False) -> np.nda
 def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """Fit each user of a block to what they clicked: tastes beside popularity.
 
-    A user clicks items with probabilities in proportion to the exponential of an
-    item's offset, the logarithm of its popularity, and of features times weights.
-    Features are uncorrelated over clicks by popularity alone, so that one step of
-    Newton's method from there needs no system of equations.
+    A user clicks items with probabilities in proportion to their popularity, of which
+    offsets are the logarithms, times one plus features times weights. Features are
+    uncorrelated over clicks by popularity alone: no system of equations is solved.
 
     `model`: model of the items; features have mean zero over clicks by popularity.
     Returns (n_users, q): weights; with the same bits alone and among others.

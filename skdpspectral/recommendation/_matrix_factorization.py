@@ -20,12 +20,14 @@ from .._tables.columns import read_entries
 from .._tables.ids import IdIndex
 from ..accounting import PrivacyAccountant
 from ._estimator import CatalogEstimator, RaterModels
-from ._item_models import MOST_ITEMS, MOST_RATERS, ClicksModel, RatingsModel
-from ._kernels import RatingsChunk, UserRatings
-from ._kernels_models import ItemModel, click_weights, user_weights
-from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
-from ._table_columns import item_codes, public_features, read_ratings, units
+from ._item_models import MOST_ITEMS, ClicksModel, RatingsModel
+from ._kernels import UserRatings
+from ._kernels_models import ItemModel, click_weights, log_likings, user_weights
+from ._ratings_by_part import unread_parts
+from ._table_columns import item_codes, public_features, read_ratings
 
+# Private factors of ratings by default.
+_N_FACTORS = 3
 # Scores of users and items that are in memory together.
 _PART_NUMBERS = 1 << 18
 
@@ -77,11 +79,13 @@ class DPMatrixFactorization(
 
     Parameters
     ----------
-    n_components : int, default=3
-        Number of private factors, at least 0. It is capped at the number of item
-        features (at most 24) plus 2, so at 2 without `item_features`. With `implicit`
-        it is capped at 8 and at the number of items. ``privacy_`` states the cap if it
-        applies. Factors help if there are many users, and cost little if there are few.
+    n_components : int or None, default=None
+        Number of private factors, at least 0. None uses 3 for ratings. It is capped at
+        the number of item features (at most 24) plus 2, so at 2 without
+        `item_features`, and ``privacy_`` states the cap if it applies. With `implicit`
+        it is the largest number: factors are those that stand out of the noise, and
+        None keeps all of them. Factors help if there are many users, and cost little if
+        there are few.
     {epsilon}
         This covers all releases of a fit together.
     {delta}
@@ -127,6 +131,7 @@ class DPMatrixFactorization(
     item_factors_ : ndarray of shape (n_items, n_factors)
         Features that users have weights on: ones, offsets in quarters of the rating
         range, components of the public features, popularity, and the private factors.
+        With `implicit`, uncorrelated combinations of all but the first two.
     ridge_ : ndarray of shape (n_factors,)
         Penalties on the squared weights of a user.
     items_ : ndarray of shape (n_items,)
@@ -155,8 +160,9 @@ class DPMatrixFactorization(
     addition or removal of that user, for any data. It covers the public attributes and
     the result of :meth:`publish`. It covers neither predictions and lists for users of
     the fit, which only that user may see, nor scores pooled over users. In every
-    release a user changes a sum by a vector of norm at most one (:ref:`lemma-answers`).
-    The number of users is only used as released.
+    release a user changes a sum by a vector of norm at most one (:ref:`lemma-answers`,
+    and :ref:`lemma-click-pairs` for clicks). The number of users is only used as
+    released.
 
     If a user rates an item several times, the last rating counts. The penalties and the
     bounds of empirical Bayes are constants of the method, in units of a quarter of the
@@ -196,7 +202,7 @@ class DPMatrixFactorization(
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        "n_components": [Interval(Integral, 0, None, closed="left")],
+        "n_components": [Interval(Integral, 0, None, closed="left"), None],
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
         "rating_feature": [str],
@@ -210,7 +216,7 @@ class DPMatrixFactorization(
 
     def __init__(
         self,
-        n_components: int = 3,
+        n_components: int | None = None,
         *,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
@@ -249,7 +255,10 @@ class DPMatrixFactorization(
             )
         features = public_features(self.item_features, n_items)
         kind = ClicksModel if self.implicit else RatingsModel
-        return kind(features, self.n_components, self.n_jobs)
+        n_components = self.n_components
+        if n_components is None and not self.implicit:
+            n_components = _N_FACTORS
+        return kind(features, n_components, self.n_jobs)
 
     @unweighted
     def fit(self, X, y=None) -> Self:
@@ -273,36 +282,30 @@ class DPMatrixFactorization(
         """
         self._check_parameters()
         self._limits()
-        most = 3 if self.n_components else 2 - bool(self.implicit)
+        most = 2 if self.implicit else 3
+        most -= self.n_components == 0
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
-            unread = unread_parts(self, X, y, reset=True)
-            given = y is not None or self.implicit
-            self._warn_of_columns(X, ratings=None if given else self.rating_feature)
-            catalog = self._catalog(unread)
-            self._warn_of_buckets(catalog)
-            statistic = self._statistic(len(catalog))
-            plan = self._plan(statistic)
-            # It is charged here, and values are read from here on.
-            release, table = self._start_release(plan, unread)
-            rows, index = self._grouped(table, catalog)
-            progress.begin(X, y, plan)
-            found = statistic.run(release, rows, progress)
-            self._set_items(catalog, found)
+
+            def begin(plan):
+                progress.begin(X, y, plan)
+                return progress
+
+            fitted = self._released_items(X, y, begin)
+            self._set_items(fitted.catalog, fitted.found)
             # What belongs to users, apart from all public attributes; of users on a
             # cluster nothing comes here.
-            self._personal = self._fitted_users(rows, index)
-            self.privacy_ = plan
+            self._personal = self._fitted_users(fitted.rows, fitted.index)
+            self.privacy_ = fitted.plan
         return self
 
     def _set_items(self, catalog, found) -> None:
         """Set what was released of the items, and what is public."""
-        model, quarter = found.model, self._units()[1]
+        model = found.model
         if self.implicit:
             for name in ("level_", "item_offsets_"):  # of an earlier fit of ratings
                 vars(self).pop(name, None)
         else:
-            self.level_ = float(self._in_units(model.level))
-            self.item_offsets_ = quarter * model.offsets
+            self._set_offsets(model)
         self.item_popularity_ = found.popularity
         self.item_factors_, self.ridge_ = model.features, model.ridge
         self._set_catalog(catalog)
@@ -341,13 +344,6 @@ class DPMatrixFactorization(
             )
         return lambda: self._grouped(unread.read(), self._catalog(None))
 
-    def _grouped(self, table, catalog):
-        """Return ratings by user, and the ids of the users."""
-        rows, index = self._grouped_ratings(table, catalog)
-        if rows.n_users > MOST_RATERS:
-            raise ValueError("user_feature must contain at most 2**31 users")
-        return rows, index
-
     def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
         """Make public attributes of what was released, and models of users at hand."""
         self._set_items(self._catalog(None), found)
@@ -360,15 +356,13 @@ class DPMatrixFactorization(
 
     def _item_model(self) -> ItemModel:
         """Return the model, with a last row for items outside the catalog."""
+        offsets = np.zeros(len(self.items_)) if self._of_clicks() else self._offsets()
         return ItemModel(
             self._level(),
-            np.append(self._offsets(), self._offsets().mean()),
+            np.append(offsets, offsets.mean()),
             np.vstack([self.item_factors_, self._outside()]),
             self.ridge_,
         )
-
-    def _units(self) -> tuple[float, float]:
-        return units(self._limits())
 
     def _of_clicks(self) -> bool:
         """Return whether the last fit was one of clicks without ratings."""
@@ -390,28 +384,6 @@ class DPMatrixFactorization(
         if not self._of_clicks():
             row[:2] = 1.0, self._offsets().mean()
         return row
-
-    def _in_units(self, values: np.ndarray) -> np.ndarray:
-        middle, quarter = self._units()
-        return middle + quarter * values
-
-    def _grouped_ratings(self, table: RatingsByPart, catalog):
-        """Return the ratings of items of the catalog by user, and the users."""
-        if isinstance(table, ClusterParts):
-            return ClusterRatings(table, catalog, self._limits()), None
-        index, counts = table.counted_users()
-        limits = self._limits()
-
-        def parts():
-            for users, items, ratings in table.parts():
-                # Codes of the rows are at hand if the table is one part.
-                known = index.codes is not None
-                codes = index.codes if known else index.find(users, "user_feature")
-                ratings = np.clip(ratings, *limits)
-                yield RatingsChunk(codes, item_codes(catalog, items), ratings)
-
-        rows = UserRatings(parts(), counts, len(catalog), *self._units())
-        return rows, index
 
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> RaterModels:
         """Fit every user beside the items' model, each from their rows alone."""
@@ -470,7 +442,8 @@ class DPMatrixFactorization(
         model = self._item_model()
         found = model.predict(items, own, self._models().weights_or_prior())
         if self._of_clicks():
-            return found
+            popularity = np.append(self._offsets(), self._offsets().mean())
+            return popularity[items] + log_likings(found)
         return np.clip(self._in_units(found), *self._limits())
 
     # Wrong values are spoken of by a check of parameters.
@@ -637,7 +610,7 @@ class DPMatrixFactorization(
         for weight, feature in zip(weights.T, self.item_factors_.T, strict=True):
             np.multiply(weight[:, None], feature, out=term)
             out += term
-        out = out if clicks else self._in_units(out)
+        out = log_likings(out) if clicks else self._in_units(out)
         return out + popularity * self.item_popularity_
 
     def personalize(self, X, y=None):
@@ -667,7 +640,7 @@ class DPMatrixFactorization(
         check_is_fitted(self)
         self._check_parameters()
         table = unread_parts(self, X, y, reset=False).read()
-        rows, index = self._grouped_ratings(table, self._fitted_catalog())
+        rows, index = self._grouped(table, self._fitted_catalog())
         models = self._models()
         if models.index is not None:
             models.index.find(index.ids, "user_feature")  # of one kind with the others

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._tables.clusters import ClusterTable, ClusterUsers, brought_here, column_of
+from .._tables.clusters import ClusterTable, ClusterUsers, brought_here
 from .._tables.columns import as_numbers, read_quietly, refuse_masked
-from .._tables.files import SlicedRows, sliced_rows
+from .._tables.files import Parquet, SlicedRows, sliced_rows
 from .._tables.ids import IdIndex, id_array, joined_ids
 from .._tables.table import (
     DeferredRead,
@@ -21,15 +21,13 @@ from .._tables.table import (
     checked_parts,
     deferred_targets,
 )
-from ._item_models import CodedRatings
-from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
+from ._kernels import RatingsChunk, UserRatings
 from ._table_columns import (
     check_matrix,
     compared_columns,
     entries_of,
     item_codes,
     open_path,
-    read_range,
     units,
 )
 
@@ -44,41 +42,24 @@ class ClusterParts:
     """
 
     columns: list
-    ratings: None = None  # they are with the parts
 
     @classmethod
     def of(cls, table: ClusterTable, columns: tuple[int, int], targets) -> ClusterParts:
         """Read users, items and ratings, which may be beside the table."""
-        user, item = (table.apply(column_of, place) for place in columns)
+        user, item = map(table.column, columns)
         if targets.position is not None:
-            given = checked_parts(table.apply(column_of, targets.position))
+            given = checked_parts(table.column(targets.position))
         else:
             given = targets.unread.read() if targets.unread else table.apply(_zeros)
         return cls([user, item, given])
 
 
-class ClusterCodes:
-    """All ratings by codes, on a cluster."""
-
-    def __init__(self, table: ClusterParts, catalog) -> None:
-        make = partial(_codes_of_users, catalog=catalog)
-        self._users = ClusterUsers(table.columns, make, *_NAMES)
-
-    def total(self, function: Callable) -> np.ndarray | None:
-        """Return the sum of what a function makes of groups of users."""
-        return self._users.reduce(function)
-
-
 class ClusterRatings:
-    """The last rating of every user and item, on a cluster.
+    """The last rating of every user and item, on a cluster."""
 
-    `most`: ratings of a user that count: the last ones.
-    """
-
-    def __init__(self, table: ClusterParts, catalog, rating_range, most=None) -> None:
-        make = partial(
-            _ratings_of_users, catalog=catalog, rating_range=rating_range, most=most
-        )
+    def __init__(self, table: ClusterParts, catalog, rating_range) -> None:
+        how = {"catalog": catalog, "rating_range": rating_range}
+        make = partial(_ratings_of_users, **how)
         self._users = ClusterUsers(table.columns, make, *_NAMES)
         counts = self._users.reduce(_count_users)
         self.n_users = 0 if counts is None else int(counts[0])
@@ -93,35 +74,15 @@ def _zeros(part) -> np.ndarray:
     return np.zeros(len(part))
 
 
-def _ratings_of_users(ids, items, ratings, *, catalog, rating_range, most):
+def _ratings_of_users(ids, items, ratings, *, catalog, rating_range) -> UserRatings:
     """Group ratings of known items by user, in quarters of the range."""
     n_items = len(catalog)
     if not len(ids):
         return UserRatings((), np.zeros(0, dtype=np.int64), n_items)
-    index, codes = IdIndex(ids, "user_feature"), item_codes(catalog, items)
-    return group_ratings(index, codes, ratings, n_items, rating_range, most)
-
-
-def group_ratings(
-    index: IdIndex, codes, ratings, n_items: int, rating_range, most: int | None
-) -> UserRatings:
-    """Group the last ratings of known items by user, in quarters of the range."""
-    users, ratings = index.codes, np.clip(ratings, *read_range(rating_range))
-    if most is not None:
-        known = np.flatnonzero(codes >= 0)
-        *found, rows = last_of_each(users[known], codes[known], ratings[known])
-        kept = latest_of_each(found[0], rows, most)
-        users, codes, ratings = (column[kept] for column in found)
-    counts = np.bincount(users, minlength=len(index))
-    part = RatingsChunk(users, codes, ratings)
+    index, ratings = IdIndex(ids, "user_feature"), np.clip(ratings, *rating_range)
+    counts = np.bincount(index.codes, minlength=len(index))
+    part = RatingsChunk(index.codes, item_codes(catalog, items), ratings)
     return UserRatings([part], counts, n_items, *units(rating_range))
-
-
-def _codes_of_users(ids, items, ratings, *, catalog) -> CodedRatings:
-    if not len(ids):
-        return CodedRatings(np.zeros(0, np.intp), np.zeros(0, np.intp), ratings)
-    codes = IdIndex(ids, "user_feature").codes
-    return CodedRatings(codes, item_codes(catalog, items), ratings)
 
 
 def _count_users(ratings: UserRatings) -> np.ndarray:
@@ -130,8 +91,7 @@ def _count_users(ratings: UserRatings) -> np.ndarray:
 
 def _sum_of_blocks(ratings: UserRatings, function: Callable):
     total = None
-    # What is kept by the workers stays as it is: a task may be run again.
-    for steps in ratings.without_cache().map(function):
+    for steps in ratings.map(function):
         total = steps if total is None else total + steps
     return total
 
@@ -172,12 +132,6 @@ class RatingsByPart:
         index, counts = _counted((part.users for part in self.parts()), "user_feature")
         # Of what is read again, codes of the first reading may be another user's.
         return index if self.is_read else index.without_codes(), counts
-
-    def whole(self) -> RatingRows:
-        """Return all rows."""
-        users, items, ratings = zip(*self.parts(), strict=True)
-        users, items = joined_ids(users, _NAMES[0]), joined_ids(items, _NAMES[1])
-        return RatingRows(users, items, np.concatenate(ratings))
 
     @property
     def items(self) -> np.ndarray:
@@ -247,7 +201,7 @@ class _Targets:
     unread: DeferredRead | None = None
 
     @classmethod
-    def of(cls, estimator, y, table: Table | ClusterTable) -> _Targets:
+    def of(cls, estimator, y, table: Table | ClusterTable | Parquet) -> _Targets:
         """Check the form of ratings; say where they are."""
         name, names = getattr(estimator, "rating_feature", None), table.names
         implicit = getattr(estimator, "implicit", False)

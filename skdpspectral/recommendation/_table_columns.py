@@ -6,7 +6,6 @@ Catalogs of items and the parameters of a table are public.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 import re
@@ -174,12 +173,11 @@ class RatingsTable:
     def items(self) -> np.ndarray:
         return id_array(self.table.column(self.item), "item_feature")
 
-    def columns(self, kept) -> list:
-        """Return users, items and the kept columns at their places; None elsewhere."""
-        used, places = {self.user, self.item, *kept}, range(self.table.shape[1])
-        found = [self.table.given(j) if j in used else None for j in places]
-        check_finite([as_array(column) for column in found if column is not None])
-        return found
+    def column_of_users(self):
+        """Return the column of users as it was given."""
+        column = self.table.given(self.user)
+        check_finite([as_array(column)])
+        return column
 
 
 def read_ratings(estimator, X) -> RatingsTable:
@@ -210,6 +208,8 @@ def check_matrix(estimator, X, *, reset: bool) -> None:
         )
     refuse_malformed(X)
     check_sizes(X.shape[0], 2)
+    if not X.shape[1]:
+        raise ValueError("X must have a column for each item, and has 0 feature(s)")
     if X.format == "bsr":
         # One user's entries would decide which zeros of others are stored.
         raise ValueError(
@@ -377,76 +377,28 @@ def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
 _LARGEST = 2**53
 
 
-def kept_columns(model, names, n_columns: int) -> list[int]:
-    """Return positions of the further columns that are written."""
-    used = find_columns(model, names, n_columns)
-    if isinstance(model.remainder, str):
-        kept = range(n_columns) if model.remainder == "passthrough" else ()
-        return [j for j in kept if j not in used]
-    known = list(range(n_columns) if names is None else names)
-    asked = np.asarray(model.remainder, dtype=object)
-    if asked.ndim != 1:
-        raise ValueError(
-            'remainder must be "drop", "passthrough" or a list of names or positions '
-            "of columns"
-        )
-    places = []
-    for feature in asked.tolist():
-        check_feature(feature, "remainder")
-        if names is None and isinstance(feature, str):
-            raise ValueError(
-                f"remainder={feature!r}, but X has no column names: pass its "
-                "position, or pass a dataframe"
-            )
-        places.append(position_of(feature, known, "remainder") % n_columns)
-    if set(used) & set(places):
-        raise ValueError("remainder must name neither users nor items")
-    if len(set(places)) < len(places):
-        raise ValueError("remainder must name each column once")
-    return places
-
-
-def users_first(columns, user: int, item: int, embedded: list, kept) -> list:
-    """Put the users' column in front, so that a regressor finds it at position 0."""
-    rest = [
-        embedded if j == item else [column]
-        for j, column in enumerate(columns)
-        if j == item or j in kept
-    ]
-    return [columns[user], *itertools.chain(*rest)]
-
-
-def embedded_names(
-    stem: str, first: tuple[str, ...], public: list[str], n_public: int, n_embedded: int
-) -> list[str]:
-    """Names of what stands in the place of items."""
-    public = public or [f"{stem}_feature{j}" for j in range(n_public)]
-    begin = [f"{stem}_{name}" for name in first]
-    return [*begin, *public, *(f"{stem}_embedding{j}" for j in range(n_embedded))]
-
-
-def join_columns(columns: list, names: list, kind: str, like):
-    """Put columns of different types side by side."""
-    if kind != "default":
-        refuse_same_names(names, "transform")
+def joined_columns(users, numbers: np.ndarray, names: list, kind: str, like):
+    """Put numbers beside a column of users, which keeps its type."""
     if kind == "pandas":
+        refuse_same_names(names, "transform")
         import pandas as pd
 
         index = like.index if hasattr(like, "iloc") else None
-        columns = map(_whole, columns)
-        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=index)
+        out = pd.DataFrame(numbers, columns=names[1:], index=index)
+        # Pandas would take strings of polars without their trailing NULs.
+        users = as_array(users) if _is_polars(users) else users
+        out.insert(0, names[0], users)
+        return out
     if kind == "polars":
+        refuse_same_names(names, "transform")
         import polars as pl
 
-        return pl.DataFrame(dict(zip(names, map(_plain, columns), strict=True)))
-    columns = [as_array(column) for column in columns]
-    of_lists = isinstance(like, (list, tuple))
-    if all(_fits_float64(column, of_lists) for column in columns):
-        return np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
-    out = np.empty((len(columns[0]), len(columns)), dtype=object)
-    for j, column in enumerate(columns):
-        out[:, j] = column
-    return out
+        columns = [_plain(users), *numbers.T]
+        return pl.DataFrame(dict(zip(names, columns, strict=True)))
+    users = as_array(users)
+    if _fits_float64(users, isinstance(like, (list, tuple))):
+        return np.column_stack([users.astype(np.float64), numbers])
+    return np.column_stack([users.astype(object), numbers.astype(object)])
 
 
 def _fits_float64(column: np.ndarray, of_lists: bool) -> bool:
@@ -467,11 +419,6 @@ def _is_exact(entry) -> bool:
 
 def _is_polars(column) -> bool:
     return type(column).__module__.startswith("polars")
-
-
-def _whole(column):
-    """Pandas would take strings of polars without their trailing NULs."""
-    return as_array(column) if _is_polars(column) else column
 
 
 def _plain(column):

@@ -100,8 +100,6 @@ def claim(facts: Facts) -> str:
             f"In any case, the budget sets the limit: {_times(*limit)} "
             f"({_pair(*limit)})."
         )
-    if facts.refuted:
-        said.append("An audit refutes it: see part two.")
     return " ".join(said)
 
 
@@ -339,8 +337,6 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         "What does the promise rest on?": [
             *(f"The promise holds only {each}." for each in facts.conditions),
             not facts.conditions and "Nothing is assumed of the values in the data.",
-            facts.divisions
-            and f"Asserted disjoint blocks of: {', '.join(facts.divisions)}.",
             "server" in how
             and "The server adds the planned noise, and shows nobody the exact sums.",
             ledger
@@ -412,14 +408,14 @@ def _composition(facts: Facts) -> Iterator[Any]:
         )
     elif facts.ledger:
         yield "Without a budget, a total is no bound if results chose when to state it."
-    if facts.divisions or facts.n_clients:
-        yield "Disjoint blocks of one division cost what the dearest of them costs."
+    if facts.n_clients:
+        yield "The disjoint rows of clients cost what those of the dearest cost."
 
 
 def for_the_auditor(facts: Facts) -> Answers:
     """Answer what an auditor asks, with names of lemmas."""
     promised, private, seeded = facts.promised, facts.private, facts.seeded
-    ledger, audit, kinds = facts.ledger or {}, facts.audit or {}, set(facts.kinds)
+    ledger, kinds = facts.ledger or {}, set(facts.kinds)
 
     def of_noise(said: str) -> list[Any]:
         own = kinds - {"approximate-dp", "exact"}
@@ -483,48 +479,5 @@ def for_the_auditor(facts: Facts) -> Answers:
             "Steps of a PrivatePipeline that leak are refused, or void its guarantee. "
             "privacy_report has verdicts on the steps of other compositions.",
         ],
-        "Audit": [
-            f"Lower bound on epsilon by {audit['n_fits']:g} fits of made-up data: "
-            f"{audit['epsilon']:.5g} at delta = {audit['delta']:g}, with "
-            f"confidence {audit['confidence']:g}; the audited fit claims "
-            f"{number(audit['claimed_epsilon'])}. A bound above a claim at this delta "
-            "refutes it; one below does not prove it."
-            if audit
-            else "No result of an audit was given.",
-        ],
     }
     return _answered(asked)
-
-
-# The questions of NIST SP 800-226 by its sections: the question above that answers
-# them, "@" and what the curator states, or the answer.
-_NIST = {
-    "2.2 Which privacy parameters?": "Guarantee",
-    "2.3 Which variant of differential privacy?": "Guarantee; Composition",
-    "2.4 Which unit of privacy?": "Who is protected?",
-    "2.5 With what may the guarantee be compared?": "Only with guarantees of the same "
-    "unit, the same relation of neighbors and the same delta.",
-    "2.6 Are there other releases?": "Were the same data used for other releases?",
-    "3.1 Which mechanisms and sensitivities?": "The tables of releases",
-    "3.2 How accurate are the results?": "@utility",
-    "3.3 Which biases may there be?": "Noise is unbiased where it is added; clipping "
-    "and thresholds need not be, and small groups lose more than large ones. @bias",
-    "3.5 How were models chosen?": "Was anything chosen or tuned on the data outside "
-    "this account?",
-    "4.1 Who may ask queries?": "Those who can charge the ledger",
-    "4.2 Which threats, and who is trusted?": "Against whom? What do a server and "
-    "other parties see?",
-    "4.3 How is the implementation protected?": "Floating point; Source of randomness. "
-    "Running time and memory are not protected: nobody else may observe them.",
-    "4.4 How are data and access secured?": "@access",
-    "4.5 How exposed are the collected data?": "@collection",
-}
-
-
-def nist_table(facts: Facts) -> list[tuple[str, str]]:
-    """Return the questions of NIST SP 800-226 with their answers."""
-    rows = [("Section and question", "Answer, or the question above that has it")]
-    for question, answer in _NIST.items():
-        said, _, name = answer.partition("@")
-        rows.append((question, said + (_stated(facts, name) if name else "")))
-    return rows

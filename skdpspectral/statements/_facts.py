@@ -26,11 +26,11 @@ from ..mechanisms import (
 from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE
 from ..mechanisms._planned_releases import CURVE_TYPES
 
-FORMAT = "skdpspectral-statement-3"
+FORMAT = "skdpspectral-statement-4"
 # Groups of entries that a page shows.
 MOST_SHOWN = 40
 # Facts that no ledger has.
-UNCONFIRMED = ("stated", "audit", "versions")
+UNCONFIRMED = ("stated", "versions")
 # What a curator states in numbers.
 NUMBERS = ("n_units", "units_per_person")
 _CURVES = {SampledGaussian.kind, *(curve.kind for curve in CURVE_TYPES)}
@@ -58,10 +58,8 @@ class Facts:
     kinds: list[str]
     n_clients: int
     parties: list[str]  # as _parties yields them
-    divisions: list[str]
     n_units: int | None  # rows that a fit has seen, if public
     stated: dict[str, Any]
-    audit: dict[str, float] | None
     versions: dict[str, str]
 
     def __post_init__(self) -> None:
@@ -93,13 +91,6 @@ class Facts:
     def filtered(self) -> bool:
         """Whether a budget holds, whatever results decided what was fitted next."""
         return bool(self.budget) and Assumption.SPIKED_GAUSSIAN not in self.assumptions
-
-    @property
-    def refuted(self) -> bool:
-        """Whether an audit has found more than is claimed."""
-        audit = self.audit or {}
-        claims = [c for c in (audit.get("claimed_epsilon"), self.epsilon) if c]
-        return (audit.get("epsilon") or 0.0) > min(claims, default=math.inf)
 
     def read_plans(self) -> list[PrivacyPlan]:
         """Return the plans that are shown."""
@@ -135,7 +126,7 @@ def ledger_facts(
     accountant: PrivacyAccountant, n_entries: int | None = None, **more: Any
 ) -> Facts:
     """Return the facts of a ledger after some entries."""
-    found = accountant.standing(n_entries)
+    found = accountant._standing(n_entries)
     ledger = {"id": found.id, "entries": len(found.entries), "digest": found.digest}
     days = [f"{entry.time:%Y-%m-%d}" for entry in found.entries]
     ledger |= {"first_day": days[0], "last_day": days[-1]} if days else {}
@@ -155,7 +146,7 @@ def fit_facts(plan: PrivacyPlan, n_units: int | None = None, **more: Any) -> Fac
     alone.charge(plan)
     kind = _KINDS.get(plan.estimator, "estimator")
     kind = "federation" if isinstance(plan, ParallelPlan) else kind
-    found = vars(_facts(kind, plan.estimator, alone.standing(), ledger=None, **more))
+    found = vars(_facts(kind, plan.estimator, alone._standing(), ledger=None, **more))
     public = plan.unit is Unit.ROW and plan.neighbors is not Neighbors.ADD_REMOVE_ONE
     return Facts(
         **{
@@ -207,7 +198,7 @@ def _facts(
         epsilon=finite(epsilon),
         delta=found.spent.delta,
         mu=None if total.curves or total.failure else finite(total.mu),
-        distance=None if total.curves else total.delta(0.0),
+        distance=total.distance,
         unit=unit,
         neighbors=neighbors,
         assumptions=sorted({str(e.assumption) for e in entries} - {"none"}),
@@ -219,8 +210,7 @@ def _facts(
         kinds=sorted({m.kind for plan in plans for m in plan.releases()}),
         n_clients=len(set(blocks)),
         parties=sorted({how for plan in plans for how in _parties(plan)}),
-        divisions=sorted({e.partition for e in entries if e.partition is not None}),
-        **{"n_units": None, "audit": None, **more},
+        **{"n_units": None, **more},
     )
 
 

@@ -1,53 +1,25 @@
-"""Statements as HTML pages, and the pages of the documentation with their lemmas."""
+"""Statements as HTML pages, and as entries of OpenDP's registry of deployments."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..mechanisms import PrivacyPlan, html_table
-from ..mechanisms._plan import HEADS
-from ..mechanisms._report import on_one_line
+from ..mechanisms._plan import HEADS, on_one_line
 from ._answers import (
     claim,
     for_the_auditor,
     for_the_person_responsible,
-    nist_table,
     number,
     title,
 )
 from ._facts import MOST_SHOWN, Facts, finite
-
-# Pages of doc/theory, and lemmas that they prove.
-_PAGES = {
-    "gaussian_mechanism": "privacy-curve composition relations",
-    "floating_point": "grid charge",
-    "symmetric_noise": "symmetric-noise",
-    "mixed_ledgers": "dominating box-filter least-mu",
-    "sensitivities": "second-moment private-center",
-    "pairs": "pair-means pair-moment sign-moment length-shares length-parts"
-    " shared-votes shrinking-center",
-    "two_stage": "quantile-votes cross-moment projected-moment chosen-branch",
-    "whole_covariance": "whole-covariance length-votes",
-    "feature_scales": "difference-counts difference-windows phases value-windows"
-    " feature-moments",
-    "categories": "thresholding",
-    "joint_rows": "joint-rows",
-    "joint_moments": "joint-moments",
-    "streams": "stream",
-    "sampled_gradients": "gradient-moments clipped-moments sampled-replacement",
-    "spiked": "spiked-law sub-gaussian-rows noisy-projector",
-    "user_level": "user-sums projector-sums votes user-gradients",
-    "item_models": "answers",
-    "federation": "power-product session shared-center",
-    "groups": "noise-shares",
-    "selection": "score-sums exponential-choice blocks-vote",
-}
-PAGE_OF = {name: page for page, names in _PAGES.items() for name in names.split()}
 
 
 def lemmas_of(mechanism: Any, choice: str = "") -> list[str]:
@@ -58,7 +30,7 @@ def lemmas_of(mechanism: Any, choice: str = "") -> list[str]:
     elif names and getattr(mechanism, "symmetric", False):
         names.insert(-1, "symmetric-noise")
     names += ["chosen-branch"] * bool(choice and names)
-    return [name for name in dict.fromkeys(names) if name in PAGE_OF]
+    return list(dict.fromkeys(names))
 
 
 # -- tables ----------------------------------------------------------------------------
@@ -69,7 +41,7 @@ _OF_STEPS = (
 )
 
 
-def release_table(plan: PrivacyPlan, docs_url: str | None) -> list[list[Any]]:
+def release_table(plan: PrivacyPlan) -> list[list[Any]]:
     """Return the releases of a plan; of a federation, of clients that are alike."""
     alike: dict[Any, tuple[list[str], PrivacyPlan]] = {}
     for name, block in getattr(plan, "blocks", ()):
@@ -86,7 +58,7 @@ def release_table(plan: PrivacyPlan, docs_url: str | None) -> list[list[Any]]:
             if mechanism.lemma == "composition":  # the whole of a step
                 cells[1:5], shown = ["all", "", "", ""], ""
             cells[0] = f"{before}: {cells[0]}" if names else cells[0]
-            lemmas = [(name, docs_url) for name in lemmas_of(mechanism, choice)]
+            lemmas = ", ".join(lemmas_of(mechanism, choice))
             table.append([*cells, mechanism.kind, shown, lemmas])
     return table
 
@@ -108,7 +80,7 @@ def _releases(group: dict[str, Any], plan: PrivacyPlan, facts: Facts) -> Iterato
     if len(getattr(plan, "blocks", ())) > MOST_SHOWN:
         said.append("Some clients are left out of the table.")
     yield from (_tagged("p", text) for text in said)
-    yield _table(release_table(plan, facts.stated.get("docs_url")))
+    yield _table(release_table(plan))
 
 
 def _entries(facts: Facts, plans: list[PrivacyPlan]) -> Iterator[str]:
@@ -161,18 +133,8 @@ def _tagged(tag: str, text: Any, given: str = "") -> str:
 
 
 def _cell(cell: Any) -> str:
-    if not isinstance(cell, list):
-        said = _isolated(cell)
-        return f'<span class="n">{said}</span>' if _NUMBER.match(said) else said
-    found = []
-    for lemma, docs_url in cell:
-        place = f"theory/{PAGE_OF[lemma]}.html#lemma-{lemma}"
-        if re.match("https?://", docs_url or ""):  # also of a record of anybody's
-            url = html.escape(f"{docs_url.rstrip('/')}/{place}")
-            found.append(f'<a href="{url}">{lemma}</a>')
-        else:
-            found.append(f'<span title="{place}">{lemma}</span>')
-    return ", ".join(found)
+    said = _isolated(cell)
+    return f'<span class="n">{said}</span>' if _NUMBER.match(said) else said
 
 
 def _table(rows: list[Any], heads: int = 1) -> str:
@@ -209,8 +171,6 @@ def _body(facts: Facts, record: str) -> Iterator[str]:
     yield from _questions(for_the_auditor(facts))
     for group, plan in zip(facts.entries, plans, strict=True):
         yield from _releases(group, plan, facts)
-    yield _tagged("h2", "Appendix: the questions of NIST SP 800-226", part)
-    yield _table(nist_table(facts))
     yield (
         "<details><summary>Record, for <code>skdpspectral-ledger verify</code>"
         f'</summary><pre id="record">{html.escape(record)}</pre></details>'
@@ -238,3 +198,70 @@ def record_in(text: str) -> dict[str, Any]:
     if found:
         text = html.unescape(rest.partition("</pre>")[0])
     return dict(json.loads(text))
+
+
+# -- the registry of deployments, by its deployments-schema.yaml -----------------------
+
+
+def registry_entry(facts: Facts) -> str:
+    """Return the entry as JSON, which YAML contains; "TODO" where nobody has said."""
+    stated = defaultdict(lambda: "TODO", facts.stated)
+    said = {q: "\n".join(a) for q, a in for_the_person_responsible(facts)}
+    many = facts.kind in ("stream", "ledger")
+    private = {"epsilon": facts.epsilon, "delta": facts.delta}
+    curator = {"data_curator_name": stated["curator"], "data_curator_type": "TODO"}
+    deployment: dict[str, dict[str, Any]] = {
+        "basic": {
+            "name": title(facts),
+            "data_curators": [curator],
+            "description": facts.stated.get("description", said["What was released?"]),
+            "intended_use": stated["intended_use"],
+            "data_product_type": "Machine learning model",
+            "data_product_region": "TODO",
+            "data_product_sector": "TODO",
+            # A date is required.
+            "publication_date": facts.stated.get("date", "1900-01-01"),
+        },
+        "dp_variant": {
+            "variant_name": "Approximate DP",
+            "data_domain": "TODO",
+            "unprotected_quantities": said["What is not protected?"],
+        },
+        "privacy_loss": {
+            "privacy_unit": facts.unit or "TODO",
+            "privacy_unit_details": said["Who is protected?"],
+            "privacy_parameters": private if facts.promised else "TODO",
+            "privacy_parameters_details": claim(facts),
+        },
+        "deployment_model": {
+            "model_name": "Federated" if facts.parties else "Central",
+            "trust_assumptions": said.get("Against whom?", "TODO"),
+            "release_type": "Many releases" if many else "One release",
+            "actors": "TODO",
+            "access_type_details": "TODO",
+        },
+        "implementation": {
+            "preprocessing_and_hyperparameter_tuning": stated["tuning"],
+            "mechanisms": f"Kinds: {', '.join(facts.kinds) or 'none'}.",
+            "utility": stated["utility"],
+            "justification": "TODO",
+            "additional_information": said["How can this be checked?"],
+        },
+        "administrative": {
+            "status": "Draft",
+            "registry_authors": [stated["curator"]],
+            "tier": 1,
+        },
+    }
+    slug = re.sub(r"[^a-z0-9]+", "-", title(facts).lower()).strip("-") or "todo"
+    entry = {"url_slug": slug, "deployment": deployment}
+    text = json.dumps(_printable(entry), indent=1, ensure_ascii=False)
+    return re.sub(r": (\d+)e-", r": \1.0e-", text) + "\n"  # a text to YAML otherwise
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _printable(inside) for key, inside in value.items()}
+    if isinstance(value, list):
+        return list(map(_printable, value))
+    return printable(value) if isinstance(value, str) else value

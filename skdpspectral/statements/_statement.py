@@ -5,15 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import re
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from ..accounting import PrivacyAccountant
-from ..decomposition._federated_pca import FederatedDPPCA
-from ..decomposition._federated_server import FederatedResult
-from ..decomposition._sparse_pca import SparseDPPCA
 from ..mechanisms import PrivacyPlan, shown
 from ._answers import claim, title
 from ._facts import (
@@ -21,13 +17,11 @@ from ._facts import (
     NUMBERS,
     Facts,
     check_number,
-    finite,
     fit_facts,
     ledger_facts,
     software_versions,
 )
-from ._page import html_page
-from ._registry import registry_entry
+from ._page import html_page, registry_entry
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,23 +93,18 @@ def statement(
     tuning: str | None = None,
     other_releases: str | None = None,
     failed_fits: str | None = None,
-    access: str | None = None,
-    collection: str | None = None,
     utility: str | None = None,
-    bias: str | None = None,
-    docs_url: str | None = None,
-    audit: Any = None,
 ) -> Statement:
     """Create a statement of privacy guarantees, for those responsible for the data.
 
-    The first part is one page in plain language, the second part is for auditors, and
-    the appendix answers the questions of NIST SP 800-226. Nothing is released.
+    The first part is one page in plain language, the second part is for auditors.
+    Nothing is released.
 
     Parameters
     ----------
-    of : fitted estimator, PrivacyAccountant or FederatedResult
+    of : fitted estimator or PrivacyAccountant
         A fitted private estimator, private pipeline or private search, an unfinished
-        stream, a result of a federation, or a ledger with its entries.
+        stream, or a ledger with its entries.
     title : str or None, default=None
         Title of the page.
     curator : str or None, default=None
@@ -141,18 +130,8 @@ def statement(
         Other publications based on the same data: scores, summaries, plots.
     failed_fits : str or None, default=None
         Fits that failed.
-    access : str or None, default=None
-        Who has access to the data, and how the data are secured.
-    collection : str or None, default=None
-        How the data were collected, and how long they are kept.
     utility : str or None, default=None
         Accuracy of the results, by public or private measures.
-    bias : str or None, default=None
-        Groups that the results serve less well.
-    docs_url : str or None, default=None
-        Root URL of the documentation of this package, for links to proofs.
-    audit : AuditResult or None, default=None
-        Result of :func:`~skdpspectral.audit.audit_in_few_fits`.
 
     Returns
     -------
@@ -182,7 +161,7 @@ def statement(
     >>> page.to_html().startswith("<!DOCTYPE html>")
     True
     """
-    given = {k: v for k, v in locals().items() if k not in ("of", "audit")}
+    given = {k: v for k, v in locals().items() if k != "of"}
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         if name in NUMBERS:
@@ -192,8 +171,6 @@ def statement(
             check_number(name, given[name])
         elif name != "date" and not isinstance(value, str):
             raise TypeError(f"{name} must be a string or None, got {shown(value)}")
-    if docs_url is not None and not re.match(r"https?://", docs_url):
-        raise ValueError(f"docs_url must begin with https://, got {docs_url!r}")
     if date is not None:
         try:
             given["date"] = datetime.date.fromisoformat(str(date)[:10]).isoformat()
@@ -203,7 +180,6 @@ def statement(
             ) from None
     more: dict[str, Any] = {
         "stated": {name: value for name, value in given.items() if value},
-        "audit": None if audit is None else _audit(audit),
         "versions": software_versions(),
     }
     if isinstance(of, PrivacyAccountant):
@@ -215,8 +191,6 @@ def statement(
 
 def _with_plan(of: Any) -> Any:
     """Return a fitted estimator that has one plan, or explain why there is none."""
-    if isinstance(of, FederatedResult):
-        of = (SparseDPPCA if of.task.n_rounds else FederatedDPPCA).from_result(of)
     if isinstance(getattr(of, "privacy_", None), PrivacyPlan):
         return of
     if hasattr(of, "steps") or hasattr(of, "estimator") or hasattr(of, "transformers"):
@@ -229,11 +203,3 @@ def _with_plan(of: Any) -> Any:
         "of must be a fitted private estimator, a fitted PrivatePipeline or a "
         f"PrivacyAccountant, got a {type(of).__name__} that has no privacy_"
     )
-
-
-def _audit(audit: Any) -> dict[str, float | None]:
-    keys = ("epsilon", "claimed_epsilon", "delta", "confidence", "n_fits")
-    try:
-        return {key: finite(float(getattr(audit, key))) for key in keys}
-    except (AttributeError, TypeError, ValueError):
-        raise TypeError("audit must be a result of audit_in_few_fits") from None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ledger_tools import DELTA, entries, faults, fit_plan, plan_with_mu
+from ledger_tools import DELTA, entries, fit_plan, plan_with_mu
 
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import (
@@ -32,46 +32,16 @@ def assert_uncharged(accountant, call, error, match):
     return caught.value
 
 
-# -- labels, divisions, blocks -------------------------------------------------
-
-# Label, partition and its unit of each fit; fits one after another that cost as much.
-BLOCKS = {
-    "labels": ([("a",), ("b",)], 2),
-    "blocks": ([("a", "site: x"), ("b", "site: x")], 1),
-    "the same block twice": ([("a", "site"), ("a", "site")], 2),
-    "another block is free": ([("a", "site"), ("a", "site"), ("b", "site")], 2),
-    "another division": ([("a", "site"), ("b", "site"), ("a", "month")], 2),
-    "disjoint users": ([("a", "site", "user"), ("b", "site", "user")], 1),
-    "rows and users": ([("a", "site", "user"), ("a", "site", "row")], 2),
-    "a label like a partition": ([("a", "site"), ("row: site",)], 2),
-}
+# -- labels and clients --------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", BLOCKS)
-def test_what_is_asserted_composes_in_parallel_and_says_so(name):
-    fits, n_fits = BLOCKS[name]
+def test_labels_compose_one_after_another():
     accountant = PrivacyAccountant(unit="row", neighbors="replace-one")
-    for label, *where in fits:
-        words = dict(zip(("disjoint_within", "disjoint_unit"), where, strict=False))
-        accountant.named(label, **words).charge(fit_plan())
-    expected = gaussian_epsilon(n_fits**0.5 * MU, DELTA)
+    for label in "aba":
+        accountant.named(label).charge(fit_plan())
+    expected = gaussian_epsilon(3**0.5 * MU, DELTA)
     assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)
-    asserted = [[*where, "row"][:2] if where else None for _, *where in fits]
-    found = [(entry["label"], entry["partition"]) for entry in entries(accountant)]
-    assert found == [
-        (label, where and f"{where[1]}: {where[0]}")
-        for (label, *_), where in zip(fits, asserted, strict=True)
-    ]
-    said = {f"no {w[1]} is in two blocks of {w[0]!r}." for w in asserted if w}
-    assert all(sentence in str(accountant) for sentence in said)
-    assert ("an assertion" in str(accountant)) == bool(said)
-
-
-def test_an_assertion_is_not_inherited():
-    accountant = PrivacyAccountant()
-    asserted = accountant.named("a", disjoint_within="site")
-    asserted.named("b").charge(fit_plan())
-    assert [entry["partition"] for entry in entries(accountant)] == [None]
+    assert [entry["label"] for entry in entries(accountant)] == ["a", "b", "a"]
 
 
 def parallel(*epsilons):
@@ -83,7 +53,6 @@ def test_clients_of_one_fit_are_one_entry():
     accountant = PrivacyAccountant(1.4547, DELTA, failures=0)
     accountant.charge(parallel(1.0, 0.5, 0.3))
     assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
-    assert "assertion" not in str(accountant)
     # The next fit is of the same rows: it comes on top, or not at all.
     assert_uncharged(
         accountant,
@@ -101,68 +70,6 @@ def test_a_client_may_not_claim_less_than_it_costs():
     plan = ParallelPlan.of({"a": fit_plan(2.0), "b": weak})
     with pytest.raises(ValueError, match="cost more; calibrate"):
         PrivacyAccountant().charge(plan)
-
-
-@pytest.mark.parametrize("budget", [{}, {"epsilon": 6.0, "pure": 4.0}])
-def test_blocks_of_one_kind_cost_as_much_as_the_costliest(budget):
-    """Of other kinds than Gaussians, too: of each, the most that a block has."""
-    relation = {"unit": "row", "neighbors": "replace-one"}
-    accountant = PrivacyAccountant(**budget, **relation)
-    for number in range(8):
-        block = accountant.named(f"{number}", disjoint_within="site")
-        for _ in range(1 + (number == 3)):
-            block.charge_external(1.0, 0.0, "counts", **relation)
-    assert epsilon_of(accountant) == pytest.approx(2.0, rel=1e-3)
-    assert faults(accountant) == []
-    accountant.charge_external(1.0, 0.0, "counts", **relation)
-    assert epsilon_of(accountant) == pytest.approx(3.0, rel=1e-3)
-
-
-# -- what is asserted: rows, or users ------------------------------------------
-
-
-@pytest.mark.parametrize("fixed", ["constructor", "first entry"])
-def test_a_ledger_of_users_takes_no_word_about_rows(fixed):
-    """Two halves without a common row may have every user in both."""
-    relation = {"unit": "user", "neighbors": "add-remove-one"}
-    accountant = PrivacyAccountant(**relation if fixed == "constructor" else {})
-    plan = plan_with_mu(MU, *relation.values())
-    for unit in (None, "row"):
-        handle = accountant.named("a", disjoint_within="site", disjoint_unit=unit)
-        for call in (handle.charge, handle.check):
-            assert_uncharged(
-                accountant, lambda f=call: f(plan), LedgerError, "disjoint_unit"
-            )
-    for label in ("a", "b"):
-        accountant.named(label, disjoint_within="site", disjoint_unit="user").charge(
-            plan
-        )
-    assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-5)
-    says = "an assertion: no user is in two blocks of 'site'."
-    assert says in str(accountant)
-    # Without any word, the same two fits compose one after another.
-    for label in ("a", "b"):
-        accountant.named(label).charge(plan)
-    expected = gaussian_epsilon(3**0.5 * MU, DELTA)
-    assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-5)
-
-
-def test_random_ledgers_match_the_formula():
-    generator = np.random.default_rng(0)
-    for _ in range(5):
-        accountant, partitions = PrivacyAccountant(), {}
-        for _ in range(12):
-            name, block = generator.choice(list("pqr")), generator.choice(list("xyz"))
-            plan = plan_with_mu(generator.uniform(0.01, 3.0))
-            accountant.named(block, disjoint_within=name).charge(plan)
-            partitions.setdefault(name, {}).setdefault(block, []).append(plan.mu)
-            expected = gaussian_epsilon(
-                compose_mu(
-                    max(map(compose_mu, p.values())) for p in partitions.values()
-                ),
-                DELTA,
-            )
-            assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-12)
 
 
 # -- unit and relation ---------------------------------------------------------
@@ -295,7 +202,7 @@ def test_what_remains_can_be_spent_and_no_more(seed):
         assert error.remaining == pytest.approx(left.epsilon, rel=1e-6)
         assert error.requested == pytest.approx(1.001 * left.epsilon, rel=1e-6)
         accountant.charge(fit_plan(left.epsilon, delta=delta))
-        assert accountant.privacy_curve([budget])[0] <= delta
+        assert accountant.spent().epsilon <= budget
         tiny = plan_with_mu(1e-3 * gaussian_mu(budget, delta))
         assert refuses(accountant.charge, tiny)
 
@@ -345,44 +252,25 @@ def test_check_charges_nothing_and_says_where_the_ledger_would_stand():
     assert promised == pytest.approx(tuple(accountant.spent()), rel=1e-12)
 
 
-def test_check_knows_of_asserted_blocks():
-    accountant = PrivacyAccountant(1.0, DELTA)
-    accountant.named("a", disjoint_within="site").charge(fit_plan())
-    other = accountant.named("b", disjoint_within="site")
-    assert refuses(accountant.named("a", disjoint_within="site").check, fit_plan())
-    assert refuses(accountant.check, fit_plan())
-    assert other.check(fit_plan()).epsilon == pytest.approx(1.0, rel=1e-9)
-    assert refuses(other.check, fit_plan(), n_fits=2)
-    other.charge(fit_plan())
-
-
 # -- reports -------------------------------------------------------------------
 
 
 def test_totals_are_stated_at_any_delta():
-    accountant, epsilons = PrivacyAccountant(), np.linspace(0.0, 5.0, 40).reshape(8, 5)
+    accountant = PrivacyAccountant()
     assert accountant.spent() == Spent(0.0, 1e-6)
     assert accountant.remaining().epsilon == math.inf
-    np.testing.assert_array_equal(accountant.privacy_curve(epsilons), 0.0)
     plans = [fit_plan(0.5, delta=1e-8), fit_plan(1.5, delta=1e-8)]
     for plan in plans:
         accountant.charge(plan)
     mu = compose_mu(plan.mu for plan in plans)
     expected = gaussian_epsilon(mu, 1e-8), 1e-8
     assert accountant.spent() == pytest.approx(expected, rel=1e-9)
-    curve = accountant.privacy_curve(epsilons)
-    exact = [gaussian_delta(mu, epsilon) for epsilon in epsilons.ravel()]
-    np.testing.assert_allclose(curve.ravel(), exact, rtol=1e-12)
     for delta in (1e-3, 1e-6, 1e-12):
         epsilon = accountant.spent(delta).epsilon
-        at, below = accountant.privacy_curve([epsilon, epsilon * (1 - 1e-6)])
-        assert at <= delta < below
+        assert gaussian_delta(mu, epsilon) == pytest.approx(delta, rel=1e-9)
     for bad in (0.0, 1.0, -1e-6, 1e-16, math.nan):
         with pytest.raises(ValueError, match="delta"):
             accountant.spent(bad)
-    for bad in ([-1.0], [math.nan]):
-        with pytest.raises(ValueError, match="epsilon must be at least 0"):
-            accountant.privacy_curve(bad)
     assert PrivacyAccountant(1.0, 1e-4).spent().delta == 1e-4
 
 
@@ -391,7 +279,6 @@ def test_an_infinite_entry_makes_the_total_infinite():
     for plan in (plan_with_mu(0.5), fit_plan(None), plan_with_mu(0.5)):
         accountant.charge(plan)
     assert accountant.spent().epsilon == math.inf
-    assert accountant.privacy_curve([1.0, 1e6]).tolist() == [1.0, 1.0]
 
 
 def test_a_plan_may_not_claim_less_than_it_costs():
@@ -414,4 +301,4 @@ def test_a_negative_zero_or_a_wrong_clock_damages_no_ledger(tmp_path, monkeypatc
     with pytest.raises(LedgerError, match="clock"):
         accountant.charge_external(0.1, 0.0, "counts", **rows)
     assert len(PrivacyAccountant(path=tmp_path / "ledger.db").ledger) == 3
-    assert 1e-9 <= accountant.privacy_curve([math.inf])[0] < 1.1e-9
+    assert accountant.spent() == pytest.approx((0.2, 2e-9))

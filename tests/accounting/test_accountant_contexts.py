@@ -146,19 +146,6 @@ def test_a_generator_may_be_resumed_in_another_context():
     assert counts(accountant, other) == [0, 1]
 
 
-def test_blocks_end_one_by_one_whatever_their_order():
-    first, second = PrivacyAccountant(), PrivacyAccountant()
-    first.__enter__()
-    second.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert ambient_accountant() is second
-    second.__exit__(None, None, None)
-    assert ambient_accountant() is second
-    second.__exit__(None, None, None)
-    assert ambient_accountant() is None
-
-
 # -- threads without a context ---------------------------------------------------------
 
 

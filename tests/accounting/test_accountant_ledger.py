@@ -305,7 +305,7 @@ def test_ledger_as_a_table():
     assert before <= first.time <= second.time <= datetime.now(timezone.utc)
     assert first.time.utcoffset() == timedelta(0)
     assert (first.label, second.label) == (None, "second")
-    assert (first.partition, first.seeded) == (None, False)
+    assert first.seeded is False
     assert first.unit is Unit.ROW
     assert first.neighbors is Neighbors.REPLACE_ONE
     assert [PrivacyPlan.from_json(entry.plan) for entry in entries] == plans

@@ -7,14 +7,22 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from kinds_tools import CURVES, ROWS, USERS, counted, plan_of, without_name
+from kinds_tools import (
+    CURVES,
+    ROWS,
+    USERS,
+    composed_delta,
+    counted,
+    plan_of,
+    without_name,
+)
 from ledger_tools import DELTA, faults, fit_plan, plan_with_mu
 from scipy.stats import binom
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
 from skdpspectral.accounting import _composition as _losses
 from skdpspectral.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
-from skdpspectral.accounting._composition import composed_delta, composed_epsilon
+from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.accounting._curves import composed, connect_dots
 from skdpspectral.accounting._ledger.costs import restated
 from skdpspectral.mechanisms import (
@@ -51,35 +59,15 @@ def test_rounding_of_transforms_is_no_privacy(steps, delta):
     losses = _losses.composed_losses(0.0, counted((curve, 1)))
     seen = max(way.delta(exact) for way in losses)
     assert abs(seen - delta) <= _losses.TRANSFORM * steps + 0.03 * delta
-    # Where all of delta may be such errors, a tilt to the tail finds it.
-    for less in (delta, 1e-2 * delta, 1e-15):
-        exact = gaussian_epsilon(1.0, less)
-        tail = _losses.composed_losses(0.0, counted((curve, 1)), tail=True)
-        for way in tail:
-            assert exact <= way.epsilon(less) <= exact * 1.01
-        assert less <= composed_delta(0.0, counted((curve, 1)), exact) < 1.1 * less
 
 
-@pytest.mark.parametrize("delta", [1e-13, 1e-12, 1e-6])
-def test_more_kinds_than_are_composed_at_once(delta):
+def test_more_kinds_than_are_composed_at_once():
     noises = [20.0 + 0.1 * k for k in range(150)]
     curves = counted(*((SubsampledGaussian("", 1.0, s, 20), 1) for s in noises))
-    exact = gaussian_epsilon(math.sqrt(sum(20.0 / s**2 for s in noises)), delta)
-    found = [w.epsilon(delta) for w in _losses.composed_losses(0.0, curves, tail=True)]
-    found += [w.epsilon(delta) for w in _losses.composed_losses(0.0, curves)]
-    found += [composed_epsilon(0.0, curves, delta)]
-    del found[2 : 4 if delta < 1e-6 else 2]  # these are rounding errors
+    exact = gaussian_epsilon(math.sqrt(sum(20.0 / s**2 for s in noises)), DELTA)
+    found = [w.epsilon(DELTA) for w in _losses.composed_losses(0.0, curves)]
+    found += [composed_epsilon(0.0, curves, DELTA)]
     assert exact * (1.0 - 1e-9) <= min(found) <= max(found) <= 1.002 * exact
-
-
-@pytest.mark.parametrize("name", ["subsampled", "pair"])
-def test_tails_are_those_of_all_losses(name):
-    curves = counted((CURVES[name], 12))
-    whole, tail = (_losses.composed_losses(0.1, curves, tail=t) for t in (False, True))
-    for one, other in zip(whole, tail, strict=True):
-        for delta in (1e-4, 1e-6, 1e-8):
-            epsilon = one.epsilon(one.infinite + delta)
-            assert other.delta(epsilon) == pytest.approx(one.delta(epsilon), rel=1e-3)
 
 
 def test_failures_of_many_kinds_come_out_of_delta():
@@ -122,16 +110,6 @@ def test_pairs_against_the_optimal_composition_theorem(seed):
     assert exact <= composed_delta(0.0, equal, 1.0) <= exact * 1.01
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("more", CURVES)
-@pytest.mark.parametrize("first", CURVES)
-def test_nothing_is_cheaper_with_more(first, more):
-    beside = counted((CURVES[first], 1), (CURVES[more], 2))
-    alone = composed_epsilon(0.0, counted((CURVES[first], 1)), DELTA)
-    assert alone <= composed_epsilon(0.0, beside, DELTA)
-    assert composed_epsilon(0.0, beside, DELTA) <= composed_epsilon(0.4, beside, DELTA)
-
-
 def test_costs_that_no_distribution_can_hold_have_a_bound_all_the_same():
     """A thousand that all differ, a Gaussian of mu = 100, and pairs near nothing."""
     pairs = [(ApproximateDP("", 1e-2 + 1e-8 * k, 0.0), 1) for k in range(1000)]
@@ -140,14 +118,12 @@ def test_costs_that_no_distribution_can_hold_have_a_bound_all_the_same():
     assert exact <= bound <= 1.001 * exact
     tiny = counted((ApproximateDP("", 1e-8, 1e-9), 4))
     assert composed_epsilon(1e-8, tiny, DELTA) == 0.0
-    assert 4e-9 <= composed_delta(1e-8, tiny, 1e-9) <= 3e-8
     pair = counted((ApproximateDP("", 0.1, 0.0), 1))
     large = composed_epsilon(100.0, pair, DELTA)
     assert (
         gaussian_epsilon(100.0, DELTA) < large < 1.01 * gaussian_epsilon(100.0, DELTA)
     )
     assert composed_epsilon(math.inf, pair, DELTA) == math.inf
-    assert composed_delta(math.inf, pair, 1.0) == 1.0
 
 
 # -- entries -------------------------------------------------------------------
@@ -169,9 +145,6 @@ def test_entries_say_what_they_are(name):
     assert "inf" not in plan.details()
     alone = composed_epsilon(0.0, counted((CURVES[name], 1)), DELTA)
     assert alone < accountant.spent(DELTA).epsilon < 5.0
-    curve = accountant.privacy_curve([0.0, accountant.spent(DELTA).epsilon])
-    assert curve[0] > curve[1]
-    assert curve[1] == pytest.approx(DELTA, rel=2e-2)
 
 
 def test_equal_mechanisms_are_counted_once(tmp_path):
@@ -179,7 +152,7 @@ def test_equal_mechanisms_are_counted_once(tmp_path):
     for name in ("one", "two"):
         accountant.charge_external(0.1, 1e-9, name, **ROWS)
     accountant.charge_external(0.2, 1e-9, "three", **ROWS)
-    found = accountant.standing().total
+    found = accountant._standing().total
     assert found.curves == counted(
         (ApproximateDP("", 0.1, 1e-9), 2), (ApproximateDP("", 0.2, 1e-9), 1)
     )
@@ -234,14 +207,11 @@ def test_guarantees_of_users_who_leave_count_for_replacements(name, budget, unit
     relation = {"unit": unit, "neighbors": "replace-one"}
     accountant = PrivacyAccountant(*budget, **relation)
     accountant.charge(plan_of(CURVES[name]))
-    ((found, times),) = accountant.standing().total.curves
+    ((found, times),) = accountant._standing().total.curves
     for field, value in without_name(RESTATED[name][unit == "row"]).items():
         expected = pytest.approx(value, rel=1e-11) if field == "delta" else value
         assert getattr(found, field) == expected
     assert times == 1
-    (entry,) = accountant.ledger
-    remark = PrivacyPlan.from_json(entry.plan).remarks[-1]
-    assert f"per {unit} under replace-one" in remark
     assert faults(accountant) == []
     # What does not follow is refused, as ever.
     with pytest.raises(LedgerError, match="separate ledger"):

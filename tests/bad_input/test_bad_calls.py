@@ -19,13 +19,11 @@ from skdpspectral.accounting import (
 )
 from skdpspectral.covariance import (
     BISR,
-    BaselineMoments,
     Exponential,
     JointMoments,
     Window,
 )
 from skdpspectral.decomposition import (
-    Aggregation,
     ComponentCovariance,
     Gaussian,
     PrivateMean,
@@ -33,9 +31,7 @@ from skdpspectral.decomposition import (
 )
 from skdpspectral.linear_model import (
     Alternation,
-    GivenDirections,
     PrivateRounds,
-    UserWeights,
     personalize,
 )
 from skdpspectral.metrics import captured_variance, subspace_distance
@@ -108,8 +104,7 @@ ARRAYS += [[[1.0, 2.0], [3.0]]]
 SCALES = [np.ones(5), np.ones((1, 4)), [], [1.0, 0.0, 1.0, 1.0], -np.ones(4)]
 SCALES += [np.full(4, INF), list("abcd"), [1.0, [2.0, 3.0], 1.0, 1.0], np.full(4, 1j)]
 FITS += [
-    lrs(f"{name}|(n_components, n_features)", solver=make(**{name: value}))
-    for make, name in ((PrivateRounds, "init"), (GivenDirections, "components"))
+    lrs("init|(n_components, n_features)", solver=PrivateRounds(init=value))
     for value in ARRAYS
 ]
 FITS += [lrs("scale|positive|4", scale=value) for value in SCALES]
@@ -166,10 +161,8 @@ FITS += [
     scaler("n_samples", X=ROWS[:1]),
     ridge("alpha|path", alpha=[1.0, 2.0]),
     ridge("alpha", alpha=["a"]),
-    ridge("n_components", n_components=5),
     ridge("n_samples", X=ROWS[:1], y=TARGETS[:1]),
     ridge("X", X=sparse.csr_array(ROWS)),
-    classes("n_components", n_components=5),
     classes("y|classes", y=np.full(60, 9), charges=1),
     classes("y", y=np.zeros((60, 2))),
 ]
@@ -203,12 +196,6 @@ FITS += [
 ]
 for f in (net, labels):
     FITS += [
-        f("factorization", optimizer=Adam(factorization="sqrt"), n_epochs=1),
-        f(
-            "n_epochs=1",
-            n_epochs=2,
-            optimizer=Adam(factorization="blt", sampling="in-turn"),
-        ),
         f("moment_weight", optimizer=Adam(moments="pp", moment_weight=0.3)),
         f("small", epsilon=1e-14, delta=1e-15),
         f("noise_multiplier", optimizer=Adam(noise_multiplier=1e30), batch_size=5),
@@ -220,12 +207,7 @@ FITS += [
     lrs("shared_weights|n_components=2", shared_weights="fixed", n_components=2),
     lrs("n_components=0", shared_weights="fixed", n_components=0),
     lrs("n_rounds=3|budget", epsilon=None, solver=PrivateRounds(3)),
-    lrs(
-        "median_share=0.3|medians",
-        solver=PrivateRounds(
-            curvature_clip_norm=1.0, gradient_clip_norm=1.0, median_share=0.3
-        ),
-    ),
+    lrs("n_rounds=0|init", solver=PrivateRounds(0)),
     lrs(
         "init|shared_weights",
         shared_weights="fixed",
@@ -315,10 +297,9 @@ for f in (items, factors):
         f("item_feature|NaN|drop", X=RATED.assign(item_id=NAN), charges=1),
         f("X|NaN", X=NAN * sparse.csr_array(RATINGS), y=None, items=None, charges=1),
         f("X|0 sample(s)", X=sparse.csr_array((0, 5)), y=None),
+        f("X|0 feature(s)", X=sparse.csr_array((60, 0)), y=None, items=None),
         f("X|sparse", X=sparse.csr_array(RATINGS + 1j), y=None),
     ]
-REMAINDERS = ["keep", ["day"], [3], [1.5], [0], [2, 2]]
-FITS += [items("remainder", X=np.c_[RATINGS, STARS], remainder=r) for r in REMAINDERS]
 CITIES = pd.DataFrame(
     {"age": STARS, "city": ["Graz", "Linz"] * 30, "day": np.datetime64("2020-01-01")}
 )
@@ -369,7 +350,7 @@ FITS += [
         release=ComponentCovariance(1.0, np.eye(3, 4)),
         n_components=2,
     ),
-    clients("min_clients|3", aggregation=Aggregation("projector", min_clients=4)),
+    clients("min_clients|3", min_clients=4),
     clients("projection_norm", mechanism=spiked(), release=ComponentCovariance(1.0)),
     clients("center|SpikedModel", mechanism=spiked(), center="pairs"),
     clients(
@@ -403,14 +384,6 @@ FITS += [
         ("sqrt|horizon|blt", {"horizon": 10**13, "factorization": "sqrt"}),
         ("workload|Window", {"workload": "window"}),
         ("workload|Exponential", {"workload": "exponential"}),
-        ("on_horizon|window", {"workload": Window(3), "on_horizon": "restart"}),
-        ("on_horizon|requires horizon", {"on_horizon": "restart"}),
-        ("weight|(0, 1)", {"moments": BaselineMoments("ime", weight=1.0)}),
-        ("weight|pp", {"moments": BaselineMoments("pp", weight=2.0)}),
-        (
-            "second_factorization",
-            {"moments": BaselineMoments("pp-debiased", second_factorization="sqrt")},
-        ),
         ("length|Window", {"moments": JointMoments(second_workload=Window(0))}),
         ("bandwidth|BISR", {"factorization": BISR(0)}),
         ("decay|Exponential", {"workload": Exponential(1.0)}),
@@ -484,7 +457,7 @@ CALLS = [
     ("users|user_feature", use("column", "predict", WITH_IDS, users=IDS)),
     ("sample_weight", use(LRS, "score", ROWS, TARGETS, np.ones(9), users=IDS)),
     ("no model|personalize", use(LRS, "save", "never.npz", user=987)),
-    ("UserWeights", lambda s: personalize(UserWeights(), ROWS, TARGETS)),
+    ("PrivateRounds", lambda s: personalize(PrivateRounds(), ROWS, TARGETS)),
     ("fit_intercept__ridge", use(LRS, "set_params", fit_intercept__ridge=0.2)),
     ("users must be passed", use(NETS, "predict", ROWS)),
     ("user must be passed", use(NETS, "get_network")),
@@ -510,9 +483,8 @@ CALLS = [
     ("input_features", use("DPTableVectorizer", "get_feature_names_out", ["x"])),
     ("norm", use("JMECovariance", "error_norm", np.eye(4), norm="nuclear")),
     ("comp_cov", use("JMECovariance", "error_norm", np.eye(2))),
-    ("partial_fit|horizon", lambda s: JMECovariance().partial_fit(ROWS)),
+    ("partial_fit", lambda s: JMECovariance().partial_fit(ROWS)),
     ("horizon is 10 steps", lambda s: JMECovariance(horizon=10).partial_fit(ROWS)),
-    ("no stream to resume", lambda s: JMECovariance(horizon=30).resume()),
     ("users|must be left out", use("alone", "personalize", ROWS, TARGETS, users=IDS)),
     ("age|number", lambda s: s["cities"].transform(CITIES.astype({"age": str}))),
     ("day|date", lambda s: s["cities"].transform(CITIES.assign(day=1.0))),
@@ -580,7 +552,6 @@ LEDGERS = [
     ("unit|neighbors", lambda s: PrivacyAccountant(unit="row")),
     ("unit|user", lambda s: PrivacyAccountant(unit="rows", neighbors="replace-one")),
     ("neighbors|swap", lambda s: PrivacyAccountant(unit="row", neighbors="swap")),
-    ("epsilons", lambda s: PrivacyAccountant().privacy_curve("a")),
     ("plan", lambda s: PrivacyAccountant().charge(None)),
     *(
         ("plan", lambda s, v=v: PrivacyAccountant().check(v))

@@ -24,13 +24,11 @@ from skdpspectral._base import strategies
 from skdpspectral.covariance import (
     BISR,
     AssumeCentered,
-    BaselineMoments,
     Exponential,
     JointMoments,
     Window,
 )
 from skdpspectral.decomposition import (
-    Aggregation,
     ComponentCovariance,
     Gaussian,
     PrivateMean,
@@ -38,14 +36,11 @@ from skdpspectral.decomposition import (
 )
 from skdpspectral.linear_model import (
     Alternation,
-    GivenDirections,
     PrivateRounds,
     UserIntercept,
-    UserWeights,
 )
 from skdpspectral.neural_network import (
     Adam,
-    AdamStability,
     AlternatingAdam,
     UserNetwork,
 )
@@ -61,11 +56,11 @@ VALUES += [-INF, 1e61, 1e-61, 1e-16, 1, 2, 10**400, 1j, np.float64(NAN), np.int6
 VALUES += [np.float32(INF), np.array(NAN), np.ones(1), np.ones((2, 4)), [NAN], ["a"]]
 VALUES += [(), {}, {"a": 1.0}, {1}, object(), StandardScaler, StandardScaler()]
 VALUES += [[[1.0], [2.0, 3.0]], np.full((2, 4), 1j), np.array(["2020"], "M8[D]")]
-VALUES += [Window(3), UserWeights(), AlternatingAdam(), np.array(2, object)]
+VALUES += [Window(3), UserIntercept(), AlternatingAdam(), np.array(2, object)]
 # What no parameter may be, whatever its constraints say.
 NEVER = (complex, StandardScaler, type(StandardScaler), bytes)
 # What is allowed, and refused for another reason than the budget.
-OTHERWISE = {("PrivateRounds", "median_share"), ("Alternation", "shrink_to_mean")}
+OTHERWISE = {("PrivateRounds", "n_rounds"), ("Alternation", "shrink_to_mean")}
 OTHERWISE |= {("Adam", "noise_multiplier"), ("SpikedModel", "sensitivity_constant")}
 OTHERWISE |= {("SpikedPCA", name) for name in ("sensitivity_constant", "mean")}
 
@@ -83,7 +78,6 @@ STRATEGIES = [
     ("FederatedDPPCA", "mechanism", Gaussian),
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),
-    ("FederatedDPPCA", "aggregation", partial(Aggregation, method="projector")),
     (
         "FederatedDPPCA",
         "release",
@@ -91,12 +85,9 @@ STRATEGIES = [
     ),
     ("LRSRegressor", "solver", PrivateRounds),
     ("LRSRegressor", "solver", Alternation),
-    ("LRSRegressor", "solver", GivenDirections),
     ("LRSRegressor", "fit_intercept", UserIntercept),
-    ("LRSRegressor", "shared_weights", UserWeights),
     ("DPAdamClassifier", "optimizer", Adam),
     ("DPAdamRegressor", "optimizer", Adam),
-    ("DPAdamRegressor", "stability", AdamStability),
     ("LRSMLPRegressor", "solver", AlternatingAdam),
     ("LRSMLPRegressor", "user_network", UserNetwork),
     ("JMECovariance", "workload", Exponential),
@@ -104,7 +95,6 @@ STRATEGIES = [
     ("JMECovariance", "factorization", BISR),
     ("JMECovariance", "moments", JointMoments),
     ("JMECovariance", "moments", AssumeCentered),
-    ("JMECovariance", "moments", BaselineMoments),
 ]
 
 
@@ -181,10 +171,7 @@ def owners():
         cls = strategy_class(make)
 
         def given(name, value, parameter=parameter, make=make):
-            made = make(**{name: value})
-            if parameter == "stability":
-                return {"optimizer": Adam(stability=made)}
-            return {parameter: made}
+            return {parameter: make(**{name: value})}
 
         yield f"{cls.__name__} of {label}", ENTRIES[label], cls, given
 

@@ -58,70 +58,6 @@ def test_a_missing_catalog_is_said_before_a_charge(name):
 
 # -- streams ---------------------------------------------------------------------------
 
-# What reads parameters, of a stream of the rows of X.
-CALLS = {
-    "fit": lambda model: model.fit(X),
-    "fit_transform": lambda model: model.fit_transform(X),
-    "partial_fit": lambda model: model.partial_fit(X),
-    "release_path": lambda model: model.release_path(X),
-    "privacy_plan": lambda model: model.privacy_plan(*X.shape),
-    "plan_for": lambda model: model.plan_for(X),
-    "check of the ledger": lambda model: PrivacyAccountant().check(model, X),
-    "resume": lambda model: model.resume(),
-    "transform": lambda model: model.transform(X),
-}
-# Of a stream that has begun; what is wrong with a shape is known by then.
-UNDER_WAY = {"resume", "transform"}
-# Methods that read releases alone, or nothing.
-WITHOUT_PARAMETERS = {
-    "error_norm",
-    "get_feature_names_out",
-    "get_metadata_routing",
-    "get_params",
-    "get_precision",
-    "load",
-    "mahalanobis",
-    "publish",
-    "save",
-    "score",
-    "score_samples",
-    "set_callbacks",
-    "set_output",
-    "set_params",
-}
-
-
-def error_of(call, model):
-    with pytest.raises(ValueError) as caught:
-        call(model)
-    return str(caught.value)
-
-
-def test_every_public_method_is_in_the_table():
-    methods = {
-        name
-        for name in dir(JMECovariance)
-        if not name.startswith("_") and callable(getattr(JMECovariance, name))
-    }
-    assert methods - WITHOUT_PARAMETERS == set(CALLS) - {"check of the ledger"}
-
-
-# Wrong by themselves, and together.
-WRONG = [{"clip_norm": 0.0}, {"epsilon": NAN}, {"delta": 1.0}, {"horizon": 10.0}]
-WRONG += [{"workload": "mean"}, {"factorization": "tree"}]
-WRONG += [{"on_horizon": "restart"}, {"moments": "ime"}, {"whiten": "zca"}]
-
-
-@pytest.mark.parametrize("parameters", WRONG, ids=str)
-def test_every_method_says_the_same_of_a_bad_parameter(parameters):
-    """No method has an error of its own, and none of them is charged."""
-    budget = PrivacyAccountant(5.0)
-    given = {"accountant": budget, **parameters}
-    wanted = error_of(CALLS["fit"], JMECovariance(**given))
-    for name in CALLS.keys() - UNDER_WAY:
-        assert error_of(CALLS[name], JMECovariance(**given)) == wanted, name
-    assert len(budget.ledger) == 0
-
 
 def test_a_stream_without_a_horizon_has_no_partial_fit():
     assert not hasattr(JMECovariance(), "partial_fit")
@@ -163,5 +99,3 @@ def test_bad_gradients():
     assert adam.position == 0
     gradients[0], gradients[1] = NAN, INF  # which are of examples, and count as zero
     assert np.isfinite(adam.step(gradients, batch)).all()
-    with pytest.raises(ValueError, match="accountant"):
-        adam.resume()

@@ -24,13 +24,17 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPItemEmbedding,
+    DPRidgeClassifier,
     DPStandardScaler,
     DPTableVectorizer,
     FederatedDPPCA,
     LRSMLPRegressor,
+    LRSRegressor,
     PrivacyAccountant,
     SparseDPPCA,
 )
+from skdpspectral.accounting import NoisyFitWarning
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
 
@@ -159,7 +163,7 @@ DASK_STEPS = [
 
 
 @pytest.mark.parametrize("estimator", DASK_STEPS, ids=ids)
-@pytest.mark.parametrize("way", ["alone", "ordinary", "private"])
+@pytest.mark.parametrize("way", ["alone", "ordinary", "private", "behind"])
 def test_steps_that_read_no_dask_say_so_before_the_charge(way, estimator):
     frame, array = (
         pytest.importorskip("dask.dataframe"),
@@ -245,6 +249,11 @@ def some(step, columns):
     return ColumnTransformer([("a", step, columns)], sparse_threshold=0)
 
 
+def beside_private(column):
+    parts = [("a", DPStandardScaler(), ["number"]), ("b", "passthrough", [column])]
+    return ColumnTransformer(parts, sparse_threshold=0)
+
+
 @pytest.mark.parametrize(
     ("step", "said"),
     [
@@ -254,6 +263,9 @@ def some(step, columns):
         (some(FunctionTransformer(np.nan_to_num), ["count"]), None),
         (some(FunctionTransformer(np.nan_to_num), ["number"]), None),
         (FunctionTransformer(np.nan_to_num), "dates or durations|made-up"),
+        (beside_private("text"), "has dtype|made-up"),
+        (beside_private("day"), "has dtype|does not accept|made-up"),
+        (beside_private("count"), None),
     ],
 )
 def test_a_step_without_noise_is_tried_on_made_up_rows(step, said):
@@ -303,3 +315,38 @@ def test_labels_of_another_kind_than_the_classes(classes, y):
         ):
             one.fit(X, y)
         assert accountant.ledger == ()
+
+
+def test_text_of_numpy_has_labels_too():
+    text = np.where(LABELS, "b", "a")
+    labels = text.astype(np.dtypes.StringDType())
+    model = DPRidgeClassifier(classes=["a", "b"], noise_seed=0)
+    fits = [clone(model).fit(X, given) for given in (text, labels)]
+    assert np.array_equal(fits[0].coef_, fits[1].coef_)
+
+
+@pytest.mark.parametrize("output", ["default", "pandas"])
+def test_arrays_of_a_step_have_no_names_of_columns(output):
+    rows = pd.DataFrame({"user_id": np.arange(120) % 12, "item_id": np.arange(120) % 5})
+    embedding = DPItemEmbedding(items=range(5), n_components=1, rating_range=(0, 1))
+    model = make_private_pipeline(
+        embedding.set_output(transform=output), LRSRegressor(user_feature="user_id")
+    )
+    with PrivacyAccountant() as accountant:
+        if output == "default":
+            with pytest.raises(ValueError, match="has no column names: pass its"):
+                model.fit(rows, np.ones(120))
+        else:
+            model.fit(rows, np.ones(120))
+    assert len(accountant.ledger) == (output == "pandas")
+
+
+def test_nothing_is_scored_without_a_vote():
+    def scorer(model, X, y=None):
+        raise AssertionError
+
+    search = PrivateSearchCV(
+        DPStandardScaler(), {"delta": [1e-6, 1e-7]}, epsilon=1.0, scoring=scorer
+    )
+    with pytest.warns(NoisyFitWarning):
+        assert search.fit(X).n_blocks_ == 0

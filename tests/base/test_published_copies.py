@@ -1,5 +1,6 @@
 """Published copies, files, pickles and clones of all settings hold what was fitted."""
 
+import json
 import pickle
 
 import numpy as np
@@ -8,7 +9,7 @@ from replay import encode, public_of
 from sklearn.base import clone
 from test_common import ESTIMATORS, a_table
 
-from skdpspectral import DPTableVectorizer, PrivacyAccountant
+from skdpspectral import DPTableVectorizer, FederatedDPPCA, PrivacyAccountant
 
 METHODS = ("transform", "predict", "predict_proba", "score_samples", "get_covariance")
 
@@ -38,6 +39,23 @@ def test_positions_of_columns_come_back_from_a_file(tmp_path):
     assert loaded.categories == model.categories
     assert {type(key) for key in loaded.categories} == {int}
     assert loaded.categories_ == clone(loaded).fit(X).categories_
+
+
+def test_files_of_an_earlier_format_are_refused_by_it(tmp_path):
+    """They have budgets of clients in another form."""
+    path = tmp_path / "model.npz"
+    model = FederatedDPPCA(1, epsilon={"a": 1.0}, client_feature=0)
+    model.fit(np.column_stack([["a"] * 60, np.ones((60, 2))]).astype(object)).save(path)
+    with np.load(path) as archive:
+        parts = {name: archive[name] for name in archive.files}
+    header = json.loads(str(parts["header"]))
+    assert FederatedDPPCA.load(path).epsilon == {"a": 1.0}
+    header |= {"format": 1, "parameters": {**header["parameters"], "epsilon": {"a": 1}}}
+    np.savez(path, **{**parts, "header": np.array(json.dumps(header))})
+    with pytest.raises(
+        ValueError, match="in format 1, not a FederatedDPPCA in format 2"
+    ):
+        FederatedDPPCA.load(path)
 
 
 @pytest.mark.sampled(4)

@@ -15,7 +15,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import GivenDirections, UserIntercept, UserWeights
+from skdpspectral.linear_model import PrivateRounds, UserIntercept
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PerUserKFold, PrivateSearchCV
 
@@ -138,7 +138,7 @@ def test_what_unknown_users_get_is_named():
     model = LRSRegressor(user_feature=0, fit_intercept=level).fit(X, Y)
     with pytest.warns(UserWarning, match="by intercept_=3.5 alone"):
         assert model.predict(stranger) == 3.5
-    shared = GivenDirections([[1.0, 0.0, 0.0]])
+    shared = PrivateRounds(0, init=[[1.0, 0.0, 0.0]])
     model = LRSRegressor(user_feature=0, shared_weights="fixed", solver=shared)
     with pytest.warns(UserWarning, match="the shared model"):
         assert model.fit(X, Y).predict(stranger) == stranger[0, 1]
@@ -206,7 +206,7 @@ def test_cross_validation_says_which_users_folds_leave_out():
     rows, targets, users = make_low_rank_sparse_tasks(
         600, 20, 5, sparsity=1, noise=0.1, random_state=0
     )
-    how = {"ridge_sparse": 0.1, "shared_weights": UserWeights(ridge=0.1)}
+    how = {"ridge_sparse": 0.1, "ridge_shared": 0.1}
     with sklearn.config_context(enable_metadata_routing=True):
         model = LRSRegressor(1, 1, epsilon=4.0, noise_seed=0, **how)
         model.set_fit_request(users=True).set_score_request(users=True)

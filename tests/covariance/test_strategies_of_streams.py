@@ -10,11 +10,9 @@ from skdpspectral import JMECovariance
 from skdpspectral.covariance import (
     BISR,
     AssumeCentered,
-    BaselineMoments,
     Exponential,
     JointMoments,
     Window,
-    _jme,
 )
 from skdpspectral.factorizations import Average, Prefix
 
@@ -57,8 +55,6 @@ def test_parameters_of_a_choice_matter():
     one, other = (fitted(factorization=BISR(b)) for b in (4, 5))
     assert not alike(one, other)
     one, other = (fitted(moments=JointMoments(w)) for w in ("free", 9.0))
-    assert not alike(one, other)
-    one, other = (fitted(moments=BaselineMoments(m)) for m in ("pp", "pp-debiased"))
     assert not alike(one, other)
 
 
@@ -117,14 +113,11 @@ def test_searches_vary_choices_and_what_is_in_them():
     assert search.best_params_["workload"] == "average"
     model = JMECovariance(factorization=BISR(8)).set_params(factorization__bandwidth=9)
     assert str(model) == "JMECovariance(factorization=BISR(bandwidth=9))"
-    model = JMECovariance(moments=BaselineMoments(), noise_seed=0)
-    grid = {"moments": ["jme", BaselineMoments()], "moments__method": ["pp"]}
-    with pytest.raises(ValueError):  # a string has no parameters
-        GridSearchCV(model, grid, cv=3, error_score="raise").fit(X)
-    grid = {"moments__weight": [0.2, 0.8]}
+    model = JMECovariance(moments=JointMoments(2.0), noise_seed=0)
+    grid = {"moments__weight": ["free", 0.8]}
     search = GridSearchCV(model, grid, cv=3, error_score="raise").fit(X)
-    assert search.best_params_["moments__weight"] in (0.2, 0.8)
-    assert model.moments.weight is None
+    assert search.best_params_["moments__weight"] in ("free", 0.8)
+    assert model.moments.weight == 2.0
 
 
 def test_a_stream_keeps_what_it_began_with():
@@ -159,27 +152,3 @@ def test_a_path_keeps_what_it_began_with():
     model.set_params(workload__length=80)
     *_, last = path
     assert np.array_equal(last.location, fitted(workload=Window(5)).location_)
-
-
-def test_moments_that_change_while_they_are_planned(monkeypatch):
-    """Entries that are weighed for one matrix are not shaped by another one."""
-    model = JMECovariance(horizon=200, workload="prefix", factorization="sqrt")
-    model.set_params(moments=JointMoments(second_factorization="trivial"))
-    plan_noise = _jme.plan_noise
-
-    def interrupted(*given):
-        noise = plan_noise(*given)
-        model.moments = AssumeCentered()
-        return noise
-
-    monkeypatch.setattr(_jme, "plan_noise", interrupted)
-    stream = model._moment_stream(None, 3)
-    (noise,) = stream.plan(1.0, 1e-6, estimator="", seeded=False).mechanisms
-    parts = zip((slice(3), slice(3, None)), stream.shapes, strict=True)
-    vectors = stream.vectors(np.vstack([np.eye(3), -np.eye(3)]))
-    moved = vectors[:, None] - vectors
-    squares = sum(
-        (np.linalg.norm(moved[..., part], axis=-1) * shape.column_norm) ** 2
-        for part, shape in parts
-    )
-    assert np.sqrt(squares.max()) / noise.noise_std <= noise.mu * (1.0 + 1e-6)

@@ -1,6 +1,7 @@
 """Streams: noise is drawn once, from a state that only one copy may use."""
 
 import copy
+import itertools
 import multiprocessing
 import pickle
 
@@ -19,12 +20,11 @@ from skdpspectral import (
 from skdpspectral._release import streams
 from skdpspectral._release.streams import StreamRelease
 from skdpspectral.accounting import calibrate_gaussian, gaussian_mu
-from skdpspectral.covariance import BaselineMoments, JointMoments
+from skdpspectral.covariance import JointMoments
 from skdpspectral.factorizations import Prefix, factorize
 from skdpspectral.mechanisms import PrivacyPlan
 
 X = np.random.default_rng(0).normal(0.1, 0.3, (60, 3))
-METHODS = ["jme", "ime", "cs", "pp", "pp-debiased"]
 FACTORIZATIONS = ["trivial", "blt", "sqrt", "bisr"]
 
 
@@ -41,8 +41,7 @@ def noise_of(parameters, rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
-@pytest.mark.parametrize("on_horizon", ["raise", "restart"])
-def test_the_noise_is_the_planned_one(factorization, on_horizon):
+def test_the_noise_is_the_planned_one(factorization):
     """Whitened by C it is standard normal and uncorrelated in time.
 
     15 000 draws or more: the variance is off by 10 % (noise 5 % low) with a probability
@@ -51,15 +50,7 @@ def test_the_noise_is_the_planned_one(factorization, on_horizon):
     """
     rows = np.zeros((750, 5))
     parameters = {"factorization": factorization, "noise_seed": 1}
-    if on_horizon == "restart":
-        parameters |= {"horizon": 250, "on_horizon": "restart"}
-        with record_releases() as released:
-            model = JMECovariance(**parameters).fit(rows)
-        C = model._moment_stream(750, 5).factorization.matrix(250)
-        scaled = released["moments"] / model.privacy_["moments"].noise_std
-        Z = np.concatenate([C @ part for part in np.split(scaled, 3)])
-    else:
-        Z = noise_of(parameters, rows)
+    Z = noise_of(parameters, rows)
     assert stats.kstest(Z.ravel(), "norm").pvalue > 1e-4
     spread = np.sqrt(2 / Z.size)
     assert abs(Z.var() - 1) < 4 * spread
@@ -69,41 +60,33 @@ def test_the_noise_is_the_planned_one(factorization, on_horizon):
     assert off < 5.0 / np.sqrt(len(Z))
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
-@pytest.mark.parametrize("on_horizon", ["raise", "restart"])
-def test_noise_does_not_depend_on_how_much_is_drawn_at_once(
-    factorization, on_horizon, monkeypatch
-):
-    """A block at a time, a few of them, or all: the same bits, also of what is lost."""
+def test_noise_does_not_depend_on_how_much_is_drawn_at_once(factorization, monkeypatch):
+    """A block at a time, a few of them, or all: the same bits."""
     n_steps = 600
-    horizon = n_steps if on_horizon == "raise" else 90
-    parameters = {"factorization": factorization, "on_horizon": on_horizon}
-    model = JMECovariance(horizon=horizon, noise_seed=1, **parameters)
+    model = JMECovariance(horizon=n_steps, factorization=factorization)
     moments, found = model._moment_stream(None, 2), []
     (mechanism,) = moments.mechanisms(0.3)
-    for cached, lost in ((1, (0,)), (1 << 9, (30, 60)), (1 << 16, (40, 100))):
+    parts = [0, 30, 140, n_steps], [0, n_steps]
+    for cached, ends in itertools.product((1, 1 << 9, 1 << 16), parts):
         monkeypatch.setattr(streams, "_CACHED", cached)
         shaping = moments.factorization.filter(5)
         noise = streams._ShapedNoise(mechanism, shaping, noise_generator(1))
-        for steps in lost:
-            noise.discard(steps)
-        rows = np.zeros((n_steps - sum(lost), 5))
-        noise.add_to(rows, sum(lost))
+        rows = np.zeros((n_steps, 5))
+        for start, end in itertools.pairwise(ends):
+            noise.add_to(rows[start:end], start)
         found.append(rows)
-        assert np.array_equal(rows, found[0][sum(lost) :])
+        assert np.array_equal(rows, found[0])
     # Numbers of 2**26 steps: none of them twice, but by chance.
     assert len(np.unique(found[0])) > found[0].size - 10
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
-@pytest.mark.parametrize("horizon", [200, 90])
-def test_noise_is_that_of_the_generator_in_every_block(factorization, horizon):
-    """C times the noise of a block is what was drawn for it, but for rounding."""
+def test_noise_is_that_of_the_generator(factorization):
+    """C times the noise is what was drawn for it, but for rounding."""
     n_steps = 200
-    renewed = {"on_horizon": "restart"} if horizon < n_steps else {}
-    model = JMECovariance(factorization=factorization, horizon=horizon, **renewed)
+    model = JMECovariance(factorization=factorization, horizon=n_steps)
     moments = model._moment_stream(None, 2)
     (mechanism,) = moments.mechanisms(0.3)
     shaping = moments.factorization.filter(5)
@@ -111,11 +94,9 @@ def test_noise_is_that_of_the_generator_in_every_block(factorization, horizon):
     rows = np.zeros((n_steps, 5))
     noise.add_to(rows, 0)
     drawn = noise_generator(1).standard_normal((n_steps, 5)) * mechanism.noise_std
-    for start in range(0, n_steps, horizon):
-        C = moments.factorization.matrix(min(horizon, n_steps - start))
-        error = C @ rows[start : start + horizon] - drawn[start : start + horizon]
-        longest = np.abs(C).sum(axis=1).max()
-        assert np.abs(error).max() < longest * mechanism.grid
+    C = moments.factorization.matrix(n_steps)
+    longest = np.abs(C).sum(axis=1).max()
+    assert np.abs(C @ rows - drawn).max() < longest * mechanism.grid
 
 
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
@@ -140,23 +121,16 @@ def test_a_row_moves_its_own_step_alone():
         assert np.flatnonzero((moved[0] != moved[1]).any(axis=1)).tolist() == [step]
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("horizon", [1, 50, 10_000])
-def test_plan_costs_what_was_asked(method, epsilon, horizon):
-    model = JMECovariance(
-        epsilon,
-        1e-7,
-        moments="jme" if method == "jme" else BaselineMoments(method),
-        horizon=horizon,
-    )
+def test_plan_costs_what_was_asked(epsilon, horizon):
+    model = JMECovariance(epsilon, 1e-7, horizon=horizon)
     plan = model.privacy_plan(n_features=4)
     budget = gaussian_mu(epsilon, 1e-7)
     assert budget * (1 - 1e-9) <= plan.mu <= budget
     (mechanism,) = plan.mechanisms
-    lemma = {"jme": 2, "ime": 2 * 2**0.5, "cs": 8**0.5, "pp": 2, "pp-debiased": 2}
-    assert mechanism.sensitivity == pytest.approx(lemma[method], rel=1e-12)
-    least = lemma[method] * mechanism.column_norm
+    assert mechanism.sensitivity == pytest.approx(2.0, rel=1e-12)
+    least = 2.0 * mechanism.column_norm
     assert least < mechanism.charged_sensitivity < 1.01 * least
     assert PrivacyPlan.from_json(plan.to_json()) == plan
 
@@ -178,36 +152,11 @@ def test_planned_sensitivities():
     assert planned(
         clip_norm=c, moments=JointMoments(weight=nu / c**2)
     ) == pytest.approx(wanted)
-    share = 0.3
-    wanted = 2 * c / share**0.5
-    assert planned(clip_norm=c, moments=BaselineMoments("ime", weight=share)) == (
-        pytest.approx(wanted)
-    )
-    assert planned(clip_norm=c, moments=BaselineMoments("cs", weight=2 / c**2)) == (
-        pytest.approx(2 * c * 3**0.5)
-    )
     # The second moment alone, in units of 1 / c.
     assert planned(clip_norm=c, moments="assume-centered") == pytest.approx(c * 2**0.5)
     assert planned(
         clip_norm=c, moments=JointMoments(second_moment="diag")
     ) == pytest.approx(2 * c)
-
-
-def test_restarts_cost_one_block():
-    """Five blocks: the cost of one, and in the exact matrix too."""
-    model = JMECovariance(
-        horizon=12, on_horizon="restart", accountant=PrivacyAccountant()
-    )
-    model.fit(X)
-    once = JMECovariance(horizon=12).privacy_plan(n_features=3)
-    assert model.privacy_.mu == once.mu
-    assert model.accountant.spent(1e-6).epsilon == pytest.approx(1.0, rel=1e-6)
-    stream = model._moment_stream(60, 3)
-    C = np.kron(np.eye(5), stream.factorization.matrix(12))
-    mechanism = once["moments"]
-    norms = np.linalg.norm(C, axis=0)
-    cost = norms.max() * mechanism.sensitivity / mechanism.noise_std
-    assert 0.99 * once.mu < cost <= once.mu
 
 
 def test_a_stream_is_charged_once_and_before_it_reads(monkeypatch):
@@ -347,7 +296,7 @@ def test_a_failed_step_ends_the_stream(monkeypatch):
             patch.setattr(type(stream._stream.sums), "push", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 stream.partial_fit(X[10:20])
-        assert stream._stream._release.position == 20
+        assert stream._stream.release.position == 20
         assert stream.n_samples_seen_ == 10
         with pytest.raises((RuntimeError, LedgerError), match="step of it"):
             stream.partial_fit(X[10:20])
@@ -404,44 +353,3 @@ def test_warnings_name_the_caller_s_line():
         assert [warning.filename for warning in caught] == [__file__]
         line = call.__code__.co_firstlineno
         assert [warning.lineno for warning in caught] == [line]
-
-
-class Spy:
-    """A callback that keeps all that it is given, and wants to stop."""
-
-    def __init__(self):
-        self.given, self.steps = [], 0
-
-    def setup(self, estimator, context):
-        self.given.append(estimator)
-
-    def teardown(self, estimator, context):
-        self.given.append(estimator)
-
-    def on_fit_task_begin(self, estimator, context, **data):
-        self.given += [estimator, *data.values()]
-
-    def on_fit_task_end(self, estimator, context, **data):
-        self.given += [estimator, *data.values()]
-        self.steps += context.task_name == "step"
-        return True
-
-
-@pytest.mark.skipif(
-    not hasattr(JMECovariance, "set_callbacks"), reason="scikit-learn has no callbacks"
-)
-def test_callbacks_of_a_private_fit_see_that_a_step_was_made():
-    rows, spy = np.tile(X, (10, 1)), Spy()
-    model = JMECovariance(noise_seed=0).set_callbacks(spy).fit(rows)
-    assert spy.steps == 3
-    assert model.n_samples_seen_ == 600
-    assert np.array_equal(
-        model.covariance_, JMECovariance(noise_seed=0).fit(rows).covariance_
-    )
-    estimators = [given for given in spy.given if isinstance(given, JMECovariance)]
-    others = [given for given in spy.given if not isinstance(given, JMECovariance)]
-    assert estimators
-    assert all(given is None for given in others)
-    for estimator in estimators:
-        assert not hasattr(estimator, "_stream")
-        assert estimator is model or not hasattr(estimator, "covariance_")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdpspectral.datasets import _generators as _tasks
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 
 # Every statistical test below has this false-alarm rate over seeds (two-sided, or
@@ -75,20 +74,7 @@ def test_without_noise_the_targets_are_the_model(options):
     assert np.linalg.norm(y) > 0
 
 
-def test_targets_do_not_depend_on_the_blocks(monkeypatch):
-    whole = make(intercept_scale=1.0)
-    monkeypatch.setattr(_tasks, "BLOCK_ENTRIES", 7 * 8)  # 60 rows are no multiple of 7
-    np.testing.assert_allclose(make(intercept_scale=1.0)[1], whole[1], atol=1e-14)
-    monkeypatch.setattr(_tasks, "BLOCK_ENTRIES", 1)
-    np.testing.assert_allclose(make(intercept_scale=1.0)[1], whole[1], atol=1e-14)
-
-
 # --- users and their numbers of rows
-
-
-def test_rows_are_grouped_by_user_with_equal_counts():
-    users = make(n_users=4, n_samples_per_user=3)[2]
-    assert users.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
 def test_shuffle_permutes_the_rows_alone():
@@ -129,60 +115,6 @@ def test_every_possible_row_sparsity_succeeds_and_no_other():
             assert chosen.sum(axis=0).max() <= bound
 
 
-def test_a_row_sparsity_that_does_not_bind_changes_nothing():
-    # Seeds where no feature has above 8 of 12 users; the expected number is 4.5.
-    free, bounded = make(), make(row_sparsity=8)
-    assert pattern(free[3]).sum(axis=0).max() <= 8
-    np.testing.assert_array_equal(free[3].sparse, bounded[3].sparse)
-    np.testing.assert_array_equal(free[0], bounded[0])
-    # One that does bind changes the pattern.
-    busiest = pattern(free[3]).sum(axis=0).max()
-    tighter = make(row_sparsity=int(busiest) - 1)[3]
-    assert (pattern(tighter) != pattern(free[3])).any()
-
-
-def counts_of_subsets(chosen, sparsity):
-    """How often each subset of the features is the support of a row of `chosen`."""
-    subsets = itertools.combinations(range(chosen.shape[1]), sparsity)
-    codes = [sum(1 << j for j in subset) for subset in subsets]
-    counts = np.bincount(chosen @ (1 << np.arange(chosen.shape[1])))
-    assert counts.sum() == counts[codes].sum()
-    return counts[codes]
-
-
-def test_free_supports_are_uniform():
-    truth = make(20_000, 1, 6, sparsity=3)[3]
-    counts = counts_of_subsets(pattern(truth), 3)  # 20 subsets
-    assert stats.chisquare(counts).pvalue > FALSE_ALARM_RATE
-
-
-def small_patterns():
-    """All 90 patterns of 4 users, 4 features, 2 each: the slowest mixing known."""
-    rows = [sum(1 << j for j in s) for s in itertools.combinations(range(4), 2)]
-    bits = 1 << np.arange(4)
-    tables = itertools.product(rows, repeat=4)
-    return [t for t in tables if all(sum(r & b > 0 for r in t) == 2 for b in bits)]
-
-
-@pytest.mark.slow
-@pytest.mark.dependencies
-@pytest.mark.parametrize(("n_rounds", "is_uniform"), [(None, True), (0, False)])
-def test_bounded_patterns_are_uniform(n_rounds, is_uniform, monkeypatch):
-    # From a start far from uniform, all users on the same two features: only the
-    # trades can make the law uniform, and the test sees it without them.
-    if n_rounds is not None:
-        monkeypatch.setattr(_tasks, "TRADING_ROUNDS", n_rounds)
-    index = {table: i for i, table in enumerate(small_patterns())}
-    assert len(index) == 90
-    rng = np.random.RandomState(0)
-    counts = np.zeros(90)
-    for _ in range(1800):
-        supports = _tasks._cap_users(np.array([[0, 1]] * 4), 4, 2, rng)
-        counts[index[tuple((1 << supports).sum(axis=1).tolist())]] += 1
-    agrees = stats.chisquare(counts).pvalue > FALSE_ALARM_RATE
-    assert agrees == is_uniform
-
-
 # --- the laws of the numbers
 
 
@@ -197,19 +129,6 @@ def test_features_weights_and_non_zeros_are_standard_normal(row_sparsity, seed):
     for sample in (X, truth.weights, values):
         assert is_standard_normal(sample)
         assert chi_square_agrees((sample**2).sum(), sample.size)
-
-
-def test_rows_and_parameters_are_uncorrelated():
-    # Inner products of independent normal columns, divided by the root of their
-    # length n: normal to a relative error of 1/n. Bonferroni over the 43 of them.
-    X, _, _, truth = make(4000, 3, 6, rank=2, sparsity=6)
-    first_rows = X[::3]
-    table = np.column_stack([first_rows, truth.weights, truth.sparse[:, :2]])
-    gram = table.T @ table / np.sqrt(len(table))
-    pairs = gram[np.triu_indices(10, 1)][:42]
-    successive = np.vdot(X[1:], X[:-1]) / np.sqrt(X[1:].size)
-    statistics = np.append(pairs, successive)
-    assert np.abs(statistics).max() < stats.norm.isf(FALSE_ALARM_RATE / 2 / 43)
 
 
 def test_weights_of_one():
@@ -227,13 +146,6 @@ def test_noise_has_its_level(noise):
     assert is_standard_normal(residual / noise)
     assert chi_square_agrees((residual**2).sum() / noise**2, len(y))
     assert not chi_square_agrees((residual**2).sum() / (1.2 * noise) ** 2, len(y))
-
-
-def test_intercepts_have_their_scale():
-    intercept = make(3000, 1, intercept_scale=0.5)[3].intercept
-    assert is_standard_normal(intercept / 0.5)
-    assert chi_square_agrees((intercept**2).sum() / 0.25, 3000)
-    assert (make()[3].intercept == 0).all()
 
 
 # --- repeatability and the papers' settings

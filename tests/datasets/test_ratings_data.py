@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sys
 import types
 import urllib.request
 import zipfile
@@ -11,16 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import cross_val_score
 
-from skdpspectral.datasets import _ratings, _real, fetch_movielens, make_ratings
+from skdpspectral.datasets import _ratings, fetch_movielens, make_ratings
 from skdpspectral.datasets import _ratings as movielens
-from skdpspectral.model_selection import PerUserKFold
 
 # Every statistical test below has about this two-sided false-alarm rate over seeds.
 FALSE_ALARM_RATE = 1e-6
-LIMIT = stats.norm.isf(FALSE_ALARM_RATE / 2)  # of a standard normal: 4.9
 
 HAS_DATA = bool(os.environ.get(movielens.DATA_HOME_VARIABLE))
 needs_data = pytest.mark.skipif(
@@ -118,46 +113,7 @@ def test_popularity_is_a_power_of_the_rank(monkeypatch):
     assert stats.chisquare(counts, mixed).pvalue < FALSE_ALARM_RATE
 
 
-def test_items_are_drawn_in_turn_without_repetition(monkeypatch):
-    monkeypatch.setattr(_ratings, "_SPREAD", 0.0)
-    monkeypatch.setattr(_ratings, "_POPULARITY", 1.0)
-    ratings = make_ratings(20_000, 3, n_ratings_per_user=2, random_state=0)
-    w = np.array([1, 1 / 2, 1 / 3]) / (11 / 6)
-    # First a, then b of the rest: the third is left out.
-    left_out = [
-        w[a] * w[b] / (1 - w[a]) + w[b] * w[a] / (1 - w[b])
-        for a, b in ((1, 2), (0, 2), (0, 1))
-    ]
-    counts = np.sort(20_000 - counts_of(ratings, 1))
-    expected = 20_000 * np.array(left_out)
-    assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM_RATE
-
-
 # --- make_ratings: tastes
-
-
-def test_tastes_are_of_mean_square_one_and_low_rank_but_for_some_entries():
-    U = np.linalg.qr(np.random.default_rng(0).normal(size=(10, 2)))[0].T
-    coef = _ratings._tastes(20_000, U, np.random.RandomState(0))
-    # A feature is uniform on [-1, 1], so that its mean square is 1/3.
-    squares = (coef**2).sum(axis=1) / 3
-    z = (squares.mean() - 1) / (squares.std() / np.sqrt(len(squares)))
-    assert abs(z) < LIMIT
-    # Of a rank-2 vector, eight of ten entries are as they were.
-    left = np.delete(np.eye(10), [0, 1], axis=0)
-    kept = [np.linalg.lstsq((left @ U.T), left @ row)[1].sum() < 1e-20 for row in coef]
-    assert stats.binomtest(sum(kept), len(kept), 1 / 45).pvalue > FALSE_ALARM_RATE
-
-
-def test_public_features_explain_part_of_the_ratings():
-    ratings = make_ratings(random_state=0)
-    rows = ratings.item_features[ratings.data[:, 1] - 1]
-    cv = PerUserKFold(5)
-    users = ratings.data[:, 0]
-    common = cross_val_score(
-        LinearRegression(), rows, ratings.target, cv=cv, groups=users
-    )
-    assert 0.05 < common.mean() < 0.6
 
 
 # --- MovieLens: files made here
@@ -343,17 +299,6 @@ def test_movielens_as_frames(home, monkeypatch):
     assert list(frames.item_features.columns) == arrays.item_feature_names
 
 
-def test_movielens_frames_need_pandas(home, monkeypatch):
-    write_zip(home, "ml-1m", monkeypatch)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    small()
-    fetch_movielens("ml-1m", data_home=home)
-    with pytest.raises(ImportError, match="as_frame=True needs pandas: pip install"):
-        small(as_frame=True)
-    with pytest.raises(ImportError, match="as_frame=True needs pandas"):
-        fetch_movielens("ml-1m", data_home=home, as_frame=True)
-
-
 # --- MovieLens: where files are sought
 
 
@@ -396,25 +341,6 @@ def test_downloads_of_something_else_are_not_kept(home, monkeypatch):
     with pytest.raises(OSError, match="is not the zip that GroupLens published"):
         fetch_movielens("ml-1m", data_home=folder, download_if_missing=True)
     assert os.listdir(folder) == []
-
-
-def test_failed_downloads_say_so(home):
-    with pytest.raises(OSError, match=r"ml-1m.zip could not be downloaded \("):
-        fetch_movielens("ml-1m", data_home=home, download_if_missing=True)
-
-
-def test_folders_go_in_their_order(home, monkeypatch):
-    for folder, stars in (("sklearn", 1), ("variable", 2), ("argument", 3)):
-        change = {"ratings.dat": f"1::1193::{stars}::978300760\n"}
-        write_zip(home / folder, "ml-1m", monkeypatch, change)
-        monkeypatch.setattr(movielens, "_check_sum", lambda *given: None)
-    assert fetch_movielens("ml-1m").target.tolist() == [1]
-    monkeypatch.setenv(_real.DATA_HOME_VARIABLE, str(home / "variable"))
-    assert fetch_movielens("ml-1m").target.tolist() == [2]
-    named = fetch_movielens("ml-1m", data_home=home / "argument")
-    assert named.target.tolist() == [3]
-    with pytest.raises(FileNotFoundError):
-        fetch_movielens("ml-1m", data_home=home)
 
 
 # --- MovieLens: wrong files

@@ -13,10 +13,8 @@ from skdpspectral import (
     PrivacyLeakWarning,
     SpikedPCA,
 )
-from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance, Gaussian, SpikedModel
-from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import subspace_distance
 
 X, TRUTH = make_spiked_covariance(12_000, 8, random_state=0)
@@ -64,31 +62,6 @@ def test_one_client_alone_plans_as_an_estimator_of_one_table(name, rank):
     assert plan.mechanisms == alone.mechanisms
     assert (plan.assumption, plan.remarks) == (alone.assumption, alone.remarks)
     assert plan.mu == alone.mu
-
-
-@pytest.mark.parametrize("name", MODES)
-def test_plans_are_public_and_those_of_the_fit(name):
-    pca = FederatedDPPCA(2, center="none", epsilon={**BUDGETS, "c": 1.0}, **MODES[name])
-    plan = pca.privacy_plan(SIZES, 8)
-    assert pca.fit(X, clients=CLIENTS).privacy_ == plan
-    for client, part in plan.blocks:
-        alone = of_one_table(name, 2, pca.epsilon[client])
-        assert part.mechanisms == alone.privacy_plan(SIZES[client], 8).mechanisms
-        asked = gaussian_mu(pca.epsilon[client], 1e-6 - part.failure)
-        assert part.mu <= gaussian_mu(part.epsilon, 1e-6)
-        printed = getattr(pca.mechanism, "calibration", "exact") == "paper"
-        assert part.epsilon == pca.epsilon[client] or printed
-        if not printed:
-            assert part.mu == pytest.approx(asked, rel=1e-6)
-    assert PrivacyPlan.from_json(plan.to_json()) == plan
-
-
-def test_order_of_rows_and_jobs_change_nothing():
-    plain = FederatedDPPCA(1, noise_seed=0, **MODEL).fit(X, clients=CLIENTS)
-    again = FederatedDPPCA(1, noise_seed=0, n_jobs=2, **MODEL)
-    again.fit(X, clients=list(CLIENTS))
-    assert np.array_equal(plain.components_, again.components_)
-    assert plain.noise_variance_ == again.noise_variance_
 
 
 def test_what_a_model_covers_is_said_everywhere():
@@ -199,14 +172,6 @@ def test_an_attribute_of_an_earlier_fit_is_gone():
     assert not hasattr(pca, "explained_variance_")
 
 
-def test_without_noise():
-    pca = FederatedDPPCA(1, epsilon=None, **MODEL)
-    with pytest.warns(PrivacyLeakWarning):
-        pca.fit(X, clients=CLIENTS)
-    assert subspace_distance(pca.components_, TRUTH) < 0.05
-    assert not pca.privacy_.private
-
-
 def test_what_holds_of_the_papers_noise_is_said_and_charged():
     """The papers claim 1 for each client: a theorem shows less, and more for many."""
     pca = FederatedDPPCA(1, center="none", **PAPER)
@@ -222,18 +187,6 @@ def test_what_holds_of_the_papers_noise_is_said_and_charged():
     assert "The papers' formulas claim epsilon = 1" in pca.privacy_.details()
     assert [entry.epsilon for entry in accountant.ledger] == claims[:1]
     assert accountant.spent(1e-6).epsilon == pytest.approx(claims[0], rel=1e-6)
-
-
-def test_a_client_of_few_rows_is_refused_by_name():
-    """Nothing is charged, for others neither; without the model it may take part."""
-    rows, clients = np.concatenate([X, X[:20]]), np.append(CLIENTS, ["few"] * 20)
-    with (
-        PrivacyAccountant() as accountant,
-        pytest.raises(ValueError, match=r"client 'few': .*n_samples=20,"),
-    ):
-        FederatedDPPCA(1, center="none", **MODEL).fit(rows, clients=clients)
-    assert len(accountant.ledger) == 0
-    FederatedDPPCA(1, center="none").fit(rows, clients=clients)
 
 
 def test_a_budget_is_checked_before_any_client_answers():

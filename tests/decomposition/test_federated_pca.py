@@ -23,10 +23,8 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
-    Aggregation,
     ComponentCovariance,
     Gaussian,
     PrivateMean,
@@ -195,7 +193,6 @@ def test_two_fits_of_the_same_rows_add_up():
     ledger = accountant.ledger
     assert len(ledger) == 2
     for entry in ledger:
-        assert entry.partition is None
         blocks = PrivacyPlan.from_json(entry.plan).blocks
         assert [name for name, _ in blocks] == ["a", "b", "c"]
     mu = 2**0.5 * gaussian_mu(4.0, 1e-6)
@@ -244,27 +241,6 @@ def test_the_plan_is_a_plan_of_the_dearest_client(tmp_path):
     assert loaded.privacy_ == plan
     assert loaded.clients_.tolist() == ["a", "b", "c"]
     assert np.array_equal(loaded.transform(X), pca.transform(X))
-
-
-def test_a_plan_of_blocks_must_be_one_of_disjoint_names():
-    (_, part), *_ = FederatedDPPCA(1, center="none").privacy_plan({"a": 9}, 8).blocks
-    with pytest.raises(ValueError, match="names"):
-        ParallelPlan(1.0, 1e-6, (), "x", blocks=())
-    with pytest.raises(ValueError, match="most expensive"):
-        ParallelPlan(1.0, 1e-6, (), "x", blocks=(("a", part),))
-
-
-def test_seeds_void_privacy_and_repeat_fits():
-    first, second = (
-        FederatedDPPCA(1, center="none", noise_seed=7).fit(X, clients=CLIENTS)
-        for _ in range(2)
-    )
-    assert np.array_equal(first.components_, second.components_)
-    assert not first.privacy_.private
-    free = [FederatedDPPCA(1, center="none").fit(X, clients=CLIENTS) for _ in range(2)]
-    assert not np.array_equal(free[0].components_, free[1].components_)
-    assert free[0].privacy_.private
-    assert privacy_report(free[0]).private
 
 
 def test_clients_of_one_seed_have_noise_of_their_own():
@@ -317,15 +293,10 @@ def test_optimal_weights_are_better_than_equal_ones():
     assert np.mean(squares["optimal"]) < np.mean(squares["equal"]) / 1.5
 
 
-GAP = Aggregation("projector", eigengap=0.5)
-
-
 def test_a_client_with_a_small_budget_has_a_small_weight():
     pca = FederatedDPPCA(1, center="none", epsilon={"a": 1e-3, "b": 1.0, "c": 1.0})
     pca.fit(X, clients=CLIENTS)
     assert pca.client_weights_[0] < 0.01
-    given = FederatedDPPCA(1, center="none", aggregation=GAP).fit(X, clients=CLIENTS)
-    assert np.all(np.diff(given.client_weights_) > 0)
 
 
 # -- failures --------------------------------------------------------------------------
@@ -343,7 +314,7 @@ def failing(names, what):
 
 
 def at_least(min_clients):
-    return Aggregation("matrix", min_clients=min_clients)
+    return {"aggregation": "matrix", "min_clients": min_clients}
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -352,7 +323,7 @@ def at_least(min_clients):
 def test_a_client_that_dies_is_left_out(cls, what, parameters, monkeypatch):
     monkeypatch.setattr(LocalClient, "respond", failing("b", what))
     with PrivacyAccountant() as accountant:
-        model = cls(1, aggregation=at_least(2), epsilon=8.0, **parameters)
+        model = cls(1, **at_least(2), epsilon=8.0, **parameters)
         with pytest.warns(UserWarning, match="client 'b' was rejected") as caught:
             model.fit(X, clients=CLIENTS)
     assert len(accountant.ledger) == 1  # its budget is spent all the same
@@ -364,7 +335,7 @@ def test_a_client_that_dies_is_left_out(cls, what, parameters, monkeypatch):
 
 @pytest.mark.parametrize("cls", BOTH)
 def test_too_few_clients_leave_the_earlier_fit(cls, monkeypatch):
-    model = cls(1, aggregation=at_least(3)).fit(X, clients=CLIENTS)
+    model = cls(1, **at_least(3)).fit(X, clients=CLIENTS)
     before = model.components_
     monkeypatch.setattr(LocalClient, "respond", failing("ab", OSError()))
     with (
@@ -472,14 +443,6 @@ def test_wide_bounds_of_clients_do_no_harm(cls, width):
     assert width < 100.0 or found["private"] > 1.0
 
 
-@pytest.mark.parametrize("parameters", [{}, {"scale": "bounds"}])
-def test_scores_speak_the_units_of_the_data(parameters):
-    pca = FederatedDPPCA(2, bounds=(-30, 30), **parameters).fit(X, clients=CLIENTS)
-    again = pca.transform(pca.inverse_transform(pca.transform(X)))
-    assert np.allclose(again, pca.transform(X))
-    assert pca.transform(X.astype(np.float32)).dtype == np.float32
-
-
 # -- the covariance within the components ----------------------------------------------
 
 CLIPPED = {"release": ComponentCovariance(12.0)}
@@ -528,48 +491,6 @@ def test_the_covariance_must_be_asked_for():
     assert not hasattr(pca, "explained_variance_")
     with pytest.raises(ValueError, match="projection_norm"):
         FederatedDPPCA(1, center="none", release="covariance").fit(X)
-
-
-def test_parameters_of_strategies_are_searched():
-    """`GridSearchCV` sets them by their nested names, and a string has none."""
-    strategies = {"aggregation": at_least(1), "release": ComponentCovariance(12.0)}
-    grid = {
-        "aggregation__method": ["projector", "matrix"],
-        "release__projection_norm": [6.0, 12.0],
-    }
-    pca = FederatedDPPCA(1, clip_norm=9.0, client_feature=0, **strategies)
-    search = GridSearchCV(pca, grid, scoring=captured, cv=2).fit(np.c_[CODES, X])
-    assert len(search.cv_results_["params"]) == 4
-    found = search.best_estimator_
-    assert found.release.projection_norm in (6.0, 12.0)
-    assert pca.aggregation.method == "matrix"
-    with pytest.raises(ValueError, match="has no parameters"):
-        FederatedDPPCA().set_params(aggregation__min_clients=2)
-
-
-CODES = np.searchsorted(np.unique(CLIENTS), CLIENTS)
-
-
-def captured(pca, rows):
-    return np.linalg.norm(pca.transform(rows))
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"weights": "equal"},
-        {"weights": {"a": 1.0, "b": 1.0, "c": 1.0}},
-        {"mechanism": SpikedModel(4.0, 1.0)},
-        {"release": ComponentCovariance(12.0, np.eye(1, 8))},
-    ],
-)
-def test_an_eigengap_that_is_not_used_is_refused(given):
-    with PrivacyAccountant() as accountant:
-        with pytest.raises(ValueError, match=r"eigengap is (only|not) used"):
-            FederatedDPPCA(1, aggregation=GAP, **given).fit(X, clients=CLIENTS)
-        with pytest.raises(ValueError, match=r"eigengap is (only|not) used"):
-            SparseDPPCA(1, aggregation=GAP, init=np.eye(1, 8)).fit(X)
-    assert not accountant.ledger
 
 
 def test_no_projection_moves_the_covariance_further_than_planned():

@@ -1,9 +1,5 @@
 """DPPCA on rows that are read slice by slice: maps, and arrays of other libraries."""
 
-import mmap
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from release_tools import record_releases
@@ -29,9 +25,6 @@ SETTINGS = {
     "rank": {"n_components": "auto"},
     "spiked": {**SPIKED, "release": "covariance"},
 }
-needs_madvise = pytest.mark.skipif(
-    not hasattr(mmap, "MADV_DONTNEED"), reason="pages of maps cannot be given back"
-)
 
 
 def rows(n=5000, p=8, seed=0):
@@ -179,21 +172,14 @@ def test_zarr(tmp_path):
     check_equal(X, zarr.array(X, chunks=(500, 8)))
 
 
-def test_dask():
-    da = pytest.importorskip("dask.array")
-    X = rows()
-    check_equal(X, da.from_array(X, chunks=(700, 3)))
-
-
 # -- memory maps -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["r", "r+", "c"])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("kind", ["f8", "f4", "f2", ">f8", "u1"])
-def test_maps_release_what_arrays_do(tmp_path, mode, order, kind, monkeypatch):
-    """With pages given back after every block; slices with steps and offsets too."""
-    monkeypatch.setattr("skdpspectral._tables.files._KEPT_BYTES", 0)
+def test_maps_release_what_arrays_do(tmp_path, mode, order, kind):
+    """Slices with steps and offsets too."""
     X = np.abs(rows(6000, 40)).astype(kind).copy(order=order)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode=mode)
@@ -203,9 +189,8 @@ def test_maps_release_what_arrays_do(tmp_path, mode, order, kind, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["r+", "c"])
-def test_changes_of_a_map_survive(tmp_path, mode, monkeypatch):
-    """Those of a copy on write live in its pages alone, and are never given back."""
-    monkeypatch.setattr("skdpspectral._tables.files._KEPT_BYTES", 0)
+def test_changes_of_a_map_survive(tmp_path, mode):
+    """Those of a copy on write live in its pages alone."""
     np.save(tmp_path / "X.npy", rows(6000, 40))
     mapped = np.load(tmp_path / "X.npy", mmap_mode=mode)
     mapped *= 2.0
@@ -213,40 +198,6 @@ def test_changes_of_a_map_survive(tmp_path, mode, monkeypatch):
     check_equal(wanted, mapped)
     np.testing.assert_array_equal(mapped, wanted)
     np.testing.assert_array_equal(wanted, 2.0 * rows(6000, 40))
-
-
-def pages_of(X):
-    return sliced_rows(X)._pages
-
-
-@needs_madvise
-def test_pages_are_given_back_only_where_nothing_is_lost(tmp_path):
-    np.save(tmp_path / "X.npy", rows(600))
-    for mode, droppable in (("r", True), ("r+", True), ("c", False)):
-        mapped = np.load(tmp_path / "X.npy", mmap_mode=mode)
-        for view in (mapped, np.asarray(mapped), mapped[3:].T[:, 2:].T):
-            assert (pages_of(view) is not None) == droppable
-    with open(tmp_path / "X.npy", "r+b") as file:
-        for access, droppable in (
-            (mmap.ACCESS_READ, True),
-            (mmap.ACCESS_WRITE, False),
-            (mmap.ACCESS_COPY, False),
-        ):
-            raw = np.frombuffer(mmap.mmap(file.fileno(), 0, access=access), "f8")
-            assert (pages_of(raw[16:].reshape(-1, 8)) is not None) == droppable
-    nameless = np.frombuffer(mmap.mmap(-1, 6400), "f8").reshape(-1, 8)
-    assert pages_of(nameless) is None
-    copy = np.array(np.load(tmp_path / "X.npy", mmap_mode="r"))
-    assert sliced_rows(copy) is None
-
-
-@needs_madvise
-def test_pages_that_cannot_be_given_back_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("skdpspectral._tables.files._KEPT_BYTES", 0)
-    # No advice of this number exists.
-    monkeypatch.setattr("skdpspectral._tables.files.mmap.MADV_DONTNEED", 12345)
-    np.save(tmp_path / "X.npy", rows())
-    check_equal(rows(), np.load(tmp_path / "X.npy", mmap_mode="r"))
 
 
 def test_a_pipeline_and_fit_transform_take_slices():
@@ -258,43 +209,3 @@ def test_a_pipeline_and_fit_transform_take_slices():
     frame = clone(pca).set_output(transform="pandas").fit_transform(table)
     np.testing.assert_array_equal(frame, wanted)
     assert list(frame.columns) == ["dppca0", "dppca1"]
-
-
-MEASURE = r"""
-import re, sys, warnings
-import numpy as np
-from skdpspectral import DPPCA
-
-warnings.simplefilter("ignore")
-pca = DPPCA(1, noise_seed=0)
-X = np.load(sys.argv[1], mmap_mode="r")
-pca.fit(np.ones((3000, X.shape[1])))
-def peak():  # kB of this process; ru_maxrss begins at that of its parent
-    with open("/proc/self/status") as status:
-        return int(re.search(r"VmHWM:\s*(\d+) kB", status.read())[1])
-before = peak()
-pca.fit(X).transform(X[:10_000])
-print(peak() - before)
-"""
-
-
-@pytest.mark.slow
-@needs_madvise
-@pytest.mark.skipif(sys.platform != "linux", reason="where Linux tells the peak")
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_peak_memory_of_a_map_is_far_below_the_file(tmp_path, order):
-    """Of 240 MB, less than a third is in memory at a time, mapped pages included.
-
-    Of a map by columns, each column counts for 2 MB where pages are huge.
-    """
-    shape = (300_000, 100) if order == "C" else (1_500_000, 20)
-    file = tmp_path / "X.npy"
-    X = np.lib.format.open_memmap(
-        file, mode="w+", dtype="f8", shape=shape, fortran_order=order == "F"
-    )
-    X[::50] = np.random.default_rng(0).standard_normal((shape[0] // 50, shape[1]))
-    del X
-    command = [sys.executable, "-c", MEASURE, str(file)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert 1024 * int(result.stdout) < 80e6, result.stdout
-    file.unlink()

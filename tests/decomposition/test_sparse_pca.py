@@ -5,7 +5,7 @@ import pytest
 
 from skdpspectral import PrivacyLeakWarning, SparseDPPCA
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.federation import LocalClient, Topic
+from skdpspectral.federation import LocalClient
 from skdpspectral.metrics import subspace_distance
 
 
@@ -123,24 +123,23 @@ def test_noise_averages_over_clients():
 
 
 def test_rounds_send_what_was_planned_and_no_more(monkeypatch):
-    topics, respond = [], LocalClient.respond
+    sent, respond = [], LocalClient.respond
 
     def kept(self, request):
         reply = respond(self, request)
-        topics.append((reply.client, reply.topic, len(reply.to_bytes())))
+        sent.append((reply.client, reply.values.shape, len(reply.to_bytes())))
         return reply
 
     monkeypatch.setattr(LocalClient, "respond", kept)
     SparseDPPCA(2, n_rounds=2, bounds=(-9, 9), center="private").fit(X, clients=CLIENTS)
-    expected = [Topic.MATRIX, Topic.MEAN, Topic.POWER, Topic.POWER]
     for client in "0123":
-        own = [(topic, size) for name, topic, size in topics if name == client]
-        assert [topic for topic, _ in own] == expected
+        own = [(shape, size) for name, shape, size in sent if name == client]
+        assert [shape for shape, _ in own] == [(820,), (40,), (40, 2), (40, 2)]
         assert all(size <= 8 * 80 + 600 for _, size in own[1:])
-    topics.clear()
+    sent.clear()
     SparseDPPCA(2, center="none", aggregation="projector").fit(X, clients=CLIENTS)
-    assert {topic for _, topic, _ in topics} == {Topic.COMPONENTS, Topic.POWER}
-    assert all(size <= 8 * 80 + 600 for *_, size in topics)
+    assert {shape for _, shape, _ in sent} == {(2, 40), (40, 2)}
+    assert all(size <= 8 * 80 + 600 for *_, size in sent)
 
 
 def test_explained_variance_is_in_units_of_the_data():

@@ -1,21 +1,20 @@
-"""Parties that disagree or lie: refused by name, or of an influence that is bounded."""
+"""Parties that disagree, fail or lie: refused by name, or of a bounded influence."""
 
 import dataclasses
-import hashlib
 import math
-import warnings
 
 import numpy as np
 import pytest
 from federation_tools import (
-    N_MODEL_ROWS,
     SESSION,
     answers,
     ask,
+    hold,
     make_clients,
-    make_server,
+    make_rounds,
     make_task,
-    registered,
+    other,
+    replies_to,
     rows_needed,
     rows_of,
 )
@@ -23,67 +22,58 @@ from release_tools import record_releases
 from scipy.stats import chi, norm
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.decomposition import SpikedModel
-from skdpspectral.decomposition._federated_server import ReplyLimits
+from skdpspectral._messages.messages import signed
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel, _kernels
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
     MessageError,
     Registration,
     Reply,
+    Request,
     Rounds,
-    Server,
-    Topic,
 )
+from skdpspectral.metrics import subspace_distance
 
-BOX = {"bounded": {"bounds": (-20, 20)}}
+BOX = {"bounds": (-20, 20)}
 MODEL = {"mechanism": SpikedModel(signal_variance=8.0, noise_variance=1.0)}
+START = np.eye(2, 6)
 TASKS = {
     "components": {},
-    "clipped": {"bounded": {"clip_norm": 4.0}},
+    "clipped": {"clip_norm": 4.0},
     "matrix": {"aggregation": "matrix"},
-    "box, rounds, covariance": {**BOX, "n_rounds": 2, "projection_norm": 9.0},
-    "rounds": {"n_rounds": 3, "start": False},
+    "box, covariance": {**BOX, "release": ComponentCovariance(9.0)},
+    "box, rounds": {**BOX, "n_rounds": 2, "aggregation": "projector"},
+    "rounds": {"n_rounds": 3, "init": START},
     "shared": {"center": "shared"},
     "shared in a box": {
-        "bounded": {**BOX["bounded"], "center": "shared"},
+        **BOX,
+        "center": "shared",
         "aggregation": "matrix",
-        "projection_norm": 9.0,
+        "release": ComponentCovariance(9.0),
     },
-    "model": {**MODEL, "model_covariance": True},
+    "model": {**MODEL, "release": "covariance"},
     "model, whole": {**MODEL, "aggregation": "matrix"},
+    "private": {"mechanism": SpikedModel("private", "private")},
     "paper": {
         "mechanism": SpikedModel(
             8.0, 1.0, calibration="paper", sensitivity_constant=1.0
         ),
-        "model_covariance": True,
+        "release": "covariance",
     },
 }
-MODELS = [
-    name for name in TASKS if isinstance(TASKS[name].get("mechanism"), SpikedModel)
-]
-# Whether clients are registered: with a model they must be.
-KNOWN = [(name, True) for name in TASKS]
-KNOWN += [(name, False) for name in TASKS if name not in MODELS]
 # What is asked for of "paper" and what holds differ: tests of their own say so.
 pytestmark = pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise")
-START = np.eye(2, 6)
-
-
-def rounds_of(server):
-    return Rounds(server, init=None if server.task.start else START)
-
 
 # -- another task ----------------------------------------------------------------------
 
 OTHERS = {
-    "bounds": {"bounded": {"bounds": (-20, 200)}},
-    "no bounds": {},
-    "center": {"bounded": {"bounds": (-20, 20), "center": "none"}},
+    "bounds": {"bounds": (-20, 200), "n_rounds": 1},
+    "no bounds": {"n_rounds": 1},
+    "center": {"bounds": (-20, 20), "center": "none", "n_rounds": 1},
     "rounds": {**BOX, "n_rounds": 2},
-    "components": {**BOX, "n_components": 1},
-    "covariance": {**BOX, "n_rounds": 1, "projection_norm": 3.0},
+    "components": {**BOX, "n_components": 1, "n_rounds": 1},
+    "weights": {**BOX, "n_rounds": 1, "weights": "equal"},
 }
 
 
@@ -93,15 +83,14 @@ def test_a_client_refuses_requests_of_another_task_and_spends_nothing(other):
     client = LocalClient("a", rows_of(0), task, accountant=accountant)
     foreign = make_task(**other)
     with record_releases() as released:
-        for topic in (foreign.topics[0], task.topics[0]):
-            with pytest.raises(MessageError, match="for another task") as caught:
-                client.respond(ask(foreign, 0, topic))
-            assert foreign.digest.hex() in str(caught.value)
-            assert task.digest.hex() in str(caught.value)
+        with pytest.raises(MessageError, match="for another task") as caught:
+            client.respond(ask(foreign, 0))
+        assert foreign.digest.hex() in str(caught.value)
+        assert task.digest.hex() in str(caught.value)
     assert not released
     assert len(accountant.ledger) == 0
     # In the middle of a session too, and for a request that was answered before.
-    first = ask(task, 0, task.topics[0])
+    first = ask(task, 0)
     client.respond(first)
     for step in (0, 1):
         changed = dataclasses.replace(first, task=foreign.digest, step=step)
@@ -113,21 +102,18 @@ def test_a_client_refuses_requests_of_another_task_and_spends_nothing(other):
 def test_the_server_names_who_has_another_task(other):
     """By its refusal, and by a reply if it answers all the same."""
     task, foreign = make_task(**BOX, n_rounds=1), make_task(**other)
-    server, clients = make_server(task), make_clients(task)
+    clients = make_clients(task)
+    rounds, again = make_rounds(task, clients), make_rounds(task, clients)
     clients["b"] = LocalClient("b", rows_of(1), foreign)
-    request = server.request()
-    sent = {}
-    for name, client in clients.items():
-        try:
-            sent[name] = client.respond(request)
-        except MessageError as error:
-            sent[name] = error
+    request = rounds.request()
+    sent = {name: clients[name].respond(request) for name in "ac"}
+    with pytest.raises(MessageError) as refused:
+        clients["b"].respond(request)
     with pytest.warns(UserWarning, match="client 'b' was rejected: it refused.*task"):
-        replies = server.collect(sent)
-    assert [reply.client for reply in replies] == ["a", "c"]
-    again = make_server(task)
+        rounds.collect({**sent, "b": refused.value})
+    assert rounds.clients == ("a", "c")
     again.request()
-    sent["b"] = clients["b"].respond(ask(foreign, 0, foreign.topics[0]))
+    sent["b"] = clients["b"].respond(ask(foreign, 0))
     with pytest.warns(UserWarning, match="'b' was rejected: the reply is for another"):
         again.collect(sent)
     assert foreign.digest.hex() in again.rejected["b"]
@@ -135,37 +121,80 @@ def test_the_server_names_who_has_another_task(other):
 
 @pytest.mark.filterwarnings("ignore:client 'b' was rejected")
 def test_a_refusal_is_shown_short_and_printable():
-    server = make_server(make_task(), "ab", min_clients=2)
-    server.request()
-    with (
-        pytest.warns(UserWarning, match="'a' was rejected: it refused"),
-        pytest.raises(FederationError),
-    ):
-        server.collect({"a": MessageError("x\x1b[31m\n" * 1000)})
-    assert len(server.rejected["a"]) < 300
-    assert server.rejected["a"].isprintable()
-
     class Disguised(MessageError):
         """What somebody else raised may speak of rows."""
 
-    server = make_server(make_task(), "ab", min_clients=2)
-    server.request()
-    with (
-        pytest.warns(UserWarning, match="Disguised"),
-        pytest.raises(FederationError),
-    ):
-        server.collect({"a": Disguised("3.25"), "b": None})
-    assert "3.25" not in str(server.rejected)
+    task = make_task(min_clients=2)
+    clients = make_clients(task, "ab")
+    for error in (MessageError("x\x1b[31m\n" * 1000), Disguised("3.25")):
+        rounds = make_rounds(task, clients)
+        rounds.request()
+        with (
+            pytest.warns(UserWarning, match="'a' was rejected: it (refused|failed)"),
+            pytest.raises(FederationError, match="min_clients=2"),
+        ):
+            rounds.collect({"a": error, "b": None})
+        assert len(rounds.rejected["a"]) < 300
+        assert rounds.rejected["a"].isprintable()
+        assert "3.25" not in str(rounds.rejected)
+
+
+# -- who is there ----------------------------------------------------------------------
+
+PUBLIC = Registration(50, 1.0, 1e-6)
+BAD_ROUNDS = {
+    "clients must be registered": {"clients": ["a", "b"]},
+    "min_clients=4": {"task": make_task(min_clients=4)},
+    "weights has no entry": {"task": make_task(weights={"a": 1.0, "b": 1.0})},
+    "weights names, without rows": {
+        "task": make_task(weights=dict.fromkeys("abcd", 1))
+    },
+    "session": {"session": b"1"},
+    "number of clients": {"clients": {}},
+    "printable": {"clients": {1: PUBLIC}},
+    "must be registered with": {"clients": {"a": (50, 1.0)}},
+}
+
+
+@pytest.mark.parametrize(("says", "changes"), BAD_ROUNDS.items())
+def test_bad_rounds(says, changes):
+    given = {"clients": dict.fromkeys("abc", PUBLIC), "task": make_task(), **changes}
+    with pytest.raises(ValueError, match=says):
+        Rounds(**given)
+    with pytest.raises(TypeError, match="SpectralTask"):
+        Rounds(given["clients"], "pca")
+
+
+BAD_NUMBERS = [
+    *((0, 1.0, 1e-6), (1, 1.0, 1e-6), (50, math.nan, 1e-6), (50, -1.0, 1e-6)),
+    *((50, 1.0, 2.0), (50.5, 1.0, 1e-6), (50, 1e-12, 1e-15), 50, None),
+]
+
+
+@pytest.mark.parametrize("given", BAD_NUMBERS)
+def test_bad_registrations(given):
+    with pytest.raises(ValueError, match=r"client 'a'|each client must be registered"):
+        Rounds({"a": given}, make_task())
+
+
+@pytest.mark.parametrize("changes", [{"n_samples": 51}, {"mu": 0.3}, {"mu": math.inf}])
+def test_a_registered_client_is_held_to_its_numbers(changes):
+    task = make_task(aggregation="matrix")
+    clients = make_clients(task)
+    rounds = make_rounds(task, clients)
+    sent = other(replies_to(rounds, clients), **changes)
+    with pytest.warns(UserWarning, match="'b' was rejected: its number of rows or its"):
+        rounds.collect(sent)
 
 
 # -- honest clients --------------------------------------------------------------------
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize(("name", "known"), KNOWN)
+@pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("epsilon", [1e-2, 0.5, 30.0, None])
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-def test_no_honest_client_is_rejected(name, epsilon, known):
+def test_no_honest_client_is_rejected(name, epsilon):
     """Rows at the worst of their bounds included; any rejection warns, and fails."""
     if name == "paper" and (epsilon is None or epsilon > 1.0):
         return
@@ -174,234 +203,280 @@ def test_no_honest_client_is_rejected(name, epsilon, known):
         n = rows_needed(task)
         rows = {name: rows_of(i, n) for i, name in enumerate("abc")}
         rows["c"] = 3.0 * rows["c"] / np.linspace(3, 1, 6)
-        rows["d"] = rows_of(3, n=n // 2)
+        rows["d"] = rows_of(3, n=2 * n)
     else:
         rows = {"a": rows_of(0), "b": 100.0 * rows_of(1), "d": rows_of(3, n=7)}
         rows["c"] = np.tile([1e6, 0, 0, 0, 0, 0], (50, 1))
     clients = {n: LocalClient(n, X, task, epsilon=epsilon) for n, X in rows.items()}
-    server = Server(registered(clients) if known else list(clients), task)
-    rounds = rounds_of(server)
-    while not rounds.done:
-        rounds.collect(answers(clients, rounds.request()))
-    found = rounds.result()
-    assert found.rejected == {}
-    assert np.isfinite(found.components).all()
+    rounds = make_rounds(task, clients)
+    found = hold(rounds, clients)
+    assert found.rejected_ == {}
+    assert np.isfinite(found.components_).all()
+    for i in range(task.n_steps):
+        request = clients["a"]._begun[i]
+        assert len(request.to_bytes()) <= task.longest()
+        reply = clients["a"].respond(request)
+        assert len(reply.to_bytes()) <= task.longest(i)
 
 
-# -- claims of rows and cost -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("changes", [{"n_samples": 51}, {"mu": 0.3}, {"mu": math.inf}])
-def test_a_registered_client_is_held_to_its_numbers(changes):
-    task = make_task(aggregation="matrix")
+def test_a_request_stays_the_same_until_it_is_answered():
+    """A coordinator that loses its answers asks again, and nobody releases twice."""
+    task = make_task(n_rounds=1)
     clients = make_clients(task)
-    server = Server(registered(clients), task)
-    request = server.request()
-    sent = {n: c.respond(request) for n, c in clients.items()}
-    sent["b"] = dataclasses.replace(sent["b"], **changes)
-    with pytest.warns(UserWarning, match="'b' was rejected: its number of rows or its"):
-        server.collect(sent)
+    rounds = make_rounds(task, clients)
+    with pytest.raises(MessageError, match="no request since"):
+        rounds.collect({})
+    first = [rounds.request().to_bytes() for _ in range(3)]
+    assert len(set(first)) == 1
+    kept = [answers(clients, request) for request in first]
+    assert kept[0] == kept[1] == kept[2]
+    rounds.collect({**kept[0], "d": kept[0]["a"]})
+    assert "not a client" in rounds.rejected["d"]
+    assert Request.from_bytes(rounds.request().to_bytes()).step == 1
+    with pytest.raises(MessageError, match="no result yet"):
+        rounds.result()
+    # The answers to the first request, again.
+    with (
+        pytest.warns(UserWarning, match="was rejected"),
+        pytest.raises(FederationError, match="step 1"),
+    ):
+        rounds.collect(kept[0])
+    rounds = make_rounds(task, clients)
+    hold(rounds, make_clients(task))
+    with pytest.raises(MessageError, match="all requests of the task"):
+        rounds.request()
+    sessions = [Rounds({"a": PUBLIC}, task).request().session for _ in range(2)]
+    assert sessions[0] != sessions[1]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        (0, 1.0, 1e-6),
-        (1, 1.0, 1e-6),
-        (50, math.nan, 1e-6),
-        (50, -1.0, 1e-6),
-        (50, 1.0, 2.0),
-        (50.5, 1.0, 1e-6),
-        (50, 1e-12, 1e-15),
-        (50, 1.0),
-        50,
-        None,
-    ],
-)
-def test_bad_registrations(given):
-    with pytest.raises(ValueError, match="client 'a' cannot be registered"):
-        Server({"a": given}, make_task())
+def test_a_client_that_fails_late_keeps_its_weight():
+    """Components are sent back before the last step: they cannot be made without it."""
+    task = make_task(release=ComponentCovariance(4.0))
+    clients = make_clients(task)
+    rounds = make_rounds(task, clients)
+    rounds.collect(replies_to(rounds, clients))
+    with pytest.warns(UserWarning, match="'b' was rejected"):
+        rounds.collect({**replies_to(rounds, clients), "b": None})
+    found = rounds.result()
+    assert found.clients_.tolist() == ["a", "b", "c"]
+    assert found.client_weights_.shape == (3,)
+    assert list(found.rejected_) == ["b"]
+    # Between the start and means, it can.
+    task = make_task(bounds=(-20, 20))
+    clients = make_clients(task)
+    rounds = make_rounds(task, clients)
+    rounds.collect(replies_to(rounds, clients))
+    with pytest.warns(UserWarning, match="'b' was rejected"):
+        rounds.collect({**replies_to(rounds, clients), "b": None})
+    assert rounds.result().clients_.tolist() == ["a", "c"]
 
 
-def test_rows_and_cost_do_not_make_the_noise_of_a_model():
-    """Two budgets of one mu: what is beyond the bounds is a share of their deltas."""
-    task, plans = make_task(**MODEL), []
-    mu = gaussian_mu(0.5, 0.9e-6)
-    for delta in (1e-6, 1e-9):
-        epsilon = gaussian_epsilon(mu, 0.9 * delta)
-        plans.append(task.plan(N_MODEL_ROWS, epsilon, delta, "x", False))
-    assert plans[0].mu == pytest.approx(plans[1].mu, rel=1e-5)
-    assert plans[1]["projector"].noise_std > 1.2 * plans[0]["projector"].noise_std
+# -- bad answers -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_needs_clients_that_are_registered(name):
-    task = make_task(**TASKS[name])
-    n = rows_needed(task)
-    with pytest.raises(ValueError, match=r"Registration\(n_samples, epsilon, delta\)"):
-        Server(["a"], task)
-    mu = task.plan(n, 0.5, 1e-6, "x", False).mu
-    with pytest.raises(MessageError, match="requires registered clients"):
-        ReplyLimits.of_claim(task, n, mu)
-    assert Server({"a": (n, 0.5, 1e-6)}, task).clients == ("a",)
+def lie(**changes):
+    return lambda reply: dataclasses.replace(reply, **changes).to_bytes()
 
 
-def test_what_is_registered_is_the_budget_that_was_asked_for():
-    """The plan claims more: of its claim, another plan would be made."""
-    task = make_task(**TASKS["paper"])
-    client = make_clients(task, "a", epsilon=0.5)["a"]
-    assert client.plan.epsilon > 0.5
-    assert client.registration == Registration(rows_needed(task), 0.5, 1e-6)
-    again = task.plan(*client.registration, client.plan.estimator, False)
-    assert again == client.plan
-    assert task.plan(rows_needed(task), client.plan.epsilon, 1e-6, "x", False) != again
+def without_finite(reply):
+    """A valid message but for one value, with a digest of its own."""
+    body = reply.to_bytes()[:-16]
+    return signed(body[:-8] + np.array([np.nan]).tobytes())
 
 
-# -- numbers and values ----------------------------------------------------------------
+BAD = {
+    "did not answer in time": lambda reply: None,
+    "failed with RuntimeError": lambda reply: RuntimeError("row 7 is 3.25"),
+    "failed with TimeoutError": lambda reply: TimeoutError(),
+    "was damaged": lambda reply: reply.to_bytes()[:-8],
+    "at most": lambda reply: reply.to_bytes() + bytes(10_000),
+    "must be bytes": lambda reply: 3,
+    "must be finite": without_finite,
+    "another session": lie(session=bytes(16)),
+    "another task": lie(task=bytes(16)),
+    "not for step 0": lie(step=1),
+    "another client's name": lie(client="a"),
+    "shape (2, 5)": lie(values=np.eye(2, 5)),
+    "3 numbers": lie(numbers=(1.0, 0.1, 0.1)),
+    "not orthonormal": lie(values=10 * np.eye(2, 6)),
+    "are not orthonormal": lie(values=np.ones((2, 6)) / 6**0.5),
+    "components are not": lie(values=1e300 * np.eye(2, 6)),
+    "eigenvalues": lie(numbers=(1e9, 0.1)),
+    "its eigenvalues": lie(numbers=(0.3, 5.0)),
+    "eigenvalues are": lie(numbers=(-50.0, -60.0)),
+    "eigenvalues are impossible": lie(numbers=(0.3, -50.0)),
+}
 
 
-def one_reply(name, topic):
-    """An honest reply to some topic, and a server that waits for it."""
-    task = make_task(**TASKS[name])
-    clients = make_clients(task, "ab")
-    rounds = rounds_of(Server(registered(clients), task))
-    while True:
-        request = rounds.request()
-        sent = {n: c.respond(request) for n, c in clients.items()}
-        if request.topic is topic:
-            return rounds.server, sent
+@pytest.mark.parametrize(("reason", "spoil"), BAD.items())
+def test_a_bad_answer_is_rejected_by_name_and_the_rest_is_used(reason, spoil):
+    task = make_task()
+    clients = make_clients(task, epsilon=20.0)
+    rounds = make_rounds(task, clients)
+    sent = replies_to(rounds, clients)
+    sent["b"] = spoil(sent["b"])
+    with pytest.warns(UserWarning, match="client 'b' was rejected") as caught:
         rounds.collect(sent)
+    assert {w.filename for w in caught} == {__file__}
+    assert rounds.clients == ("a", "c")
+    assert reason in rounds.rejected["b"]
+    assert "3.25" not in rounds.rejected["b"]  # an error may speak of the data
+    found = rounds.result()
+    assert found.clients_.tolist() == ["a", "c"]
+    assert found.client_weights_.sum() == pytest.approx(1.0)
+    assert np.isfinite(found.components_).all()
 
 
-def most_of(server, reply):
-    """Standard deviation and bound of a value, by the plan and the task."""
-    task = server.task
-    plan = task.plan(reply.n_samples, 1.0, 1e-6, "x", False)
-    names = {
-        Topic.MATRIX: "second_moment",
-        Topic.POWER: "power_1",
-        Topic.COVARIANCE: "projected_moment",
-    }
-    std, bound = plan[names[reply.topic]].noise_std, task.rows.second_radius**2
-    if reply.topic is Topic.COVARIANCE:
-        return std * task.projection_norm**2, task.projection_norm**2
-    return std, bound
+def one_reply(name, step, names="ab", **how):
+    """Honest replies to some request, and the rounds that wait for them."""
+    task = make_task(**TASKS[name])
+    clients = make_clients(task, names, **how)
+    rounds = make_rounds(task, clients)
+    for _ in range(step):
+        rounds.collect(replies_to(rounds, clients))
+    return rounds, replies_to(rounds, clients)
 
 
+# Steps whose values are bounded by a norm, with their release and unit.
 CHECKED = [
-    ("matrix", Topic.MATRIX),
-    ("box, rounds, covariance", Topic.POWER),
-    ("rounds", Topic.POWER),
-    ("box, rounds, covariance", Topic.COVARIANCE),
+    ("matrix", 0, "second_moment", 1.0),
+    ("box, rounds", 2, "power_1", 1.0),
+    ("rounds", 0, "power_1", 1.0),
+    ("box, covariance", 2, "projected_moment", (9.0 / 20.0) ** 2),
 ]
 
 
-@pytest.mark.parametrize(("name", "topic"), CHECKED)
+@pytest.mark.parametrize(("name", "step", "release", "unit"), CHECKED)
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize("size", [1.01, 10.0, 1e100, 1e308])
+@pytest.mark.parametrize("size", [1.01, 1e100, 1e308])
 def test_an_entry_beyond_the_bound_and_12_deviations_is_refused(
-    name, topic, sign, size
+    name, step, release, unit, sign, size
 ):
     """A little less is let through: the bound is not far from what is possible."""
-    server, sent = one_reply(name, topic)
-    std, bound = most_of(server, sent["b"])
     for factor, refused in ((0.5, False), (min(size, 1e307), True)):
+        rounds, sent = one_reply(name, step)
+        std = unit * rounds.parties["b"].plan[release].noise_std
         values = np.zeros_like(sent["b"].values)
-        values.flat[0] = sign * min(factor * (bound + 12.0 * std), 1.7e308)
-        server.clients = ("a", "b")
-        answer = {**sent, "b": dataclasses.replace(sent["b"], values=values)}
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            replies = server.collect(answer)
-        assert len(replies) == 2 - refused
+        values.flat[0] = sign * min(factor * (unit + 12.0 * std), 1.7e308)
         if refused:
-            (warning,) = caught
-            assert "client 'b' was rejected: its values are beyond" in str(
-                warning.message
-            )
+            with pytest.warns(
+                UserWarning, match="'b' was rejected: its values are bey"
+            ):
+                rounds.collect(other(sent, values=values))
+        else:
+            rounds.collect(other(sent, values=values))
+        assert ("b" in rounds.rejected) == refused
 
 
-@pytest.mark.parametrize(("name", "topic"), CHECKED[:2])
-def test_many_large_entries_are_refused_by_their_norm(name, topic):
+@pytest.mark.parametrize(("name", "step", "release", "unit"), CHECKED[:2])
+def test_many_large_entries_are_refused_by_their_norm(name, step, release, unit):
     """Each of 12 deviations alone could be; all of them could not."""
-    server, sent = one_reply(name, topic)
-    std, bound = most_of(server, sent["b"])
-    size = sent["b"].values.size
-    longest = bound + std * (math.sqrt(size) + 12.0)
-    values = np.full(sent["b"].values.shape, 11.0 * std / math.sqrt(2.0))
+    rounds, sent = one_reply(name, step)
+    std, values = rounds.parties["b"].plan[release].noise_std, sent["b"].values
+    longest = unit + std * (math.sqrt(values.size) + 12.0)
+    values = np.full(values.shape, 11.0 * std / math.sqrt(2.0))
     assert np.linalg.norm(values) > longest
     with pytest.warns(UserWarning, match="its values are beyond"):
-        server.collect({**sent, "b": dataclasses.replace(sent["b"], values=values)})
+        rounds.collect(other(sent, values=values))
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_a_claimed_noise_must_be_that_of_the_plan(name):
-    """Of the registered budget, or of the claimed rows and cost."""
-    task = make_task(**TASKS[name])
-    for topic in task.topics:
-        if topic in (Topic.SUBSPACE, Topic.PROJECTOR) or not topic.n_numbers:
-            continue
-        server, sent = one_reply(name, topic)
-        for factor in (0.0, 0.99, 1.01, 1e100):
-            numbers = (factor * sent["b"].numbers[0], *sent["b"].numbers[1:])
-            server.clients = ("a", "b")
-            with pytest.warns(UserWarning, match="its noise has a standard deviation"):
-                server.collect(
-                    {**sent, "b": dataclasses.replace(sent["b"], numbers=numbers)}
-                )
+def test_the_limits_are_12_deviations_and_no_more():
+    """A product of norm just within is accepted, just beyond it is refused."""
+    for factor, refused in ((0.9999, False), (1.0001, True)):
+        rounds, sent = one_reply("rounds", 0)
+        std = rounds.parties["b"].plan["power_1"].noise_std
+        longest = factor * (1.0 + std * (math.sqrt(12) + 12.0))
+        values = longest * np.ones((6, 2)) / math.sqrt(12)
+        if refused:
+            with pytest.warns(UserWarning, match="beyond the public bound"):
+                rounds.collect(other(sent, values=values))
+        else:
+            rounds.collect(other(sent, values=values))
+        assert ("b" in rounds.rejected) == refused
 
 
-def test_a_mean_lies_where_clients_move_it_to():
-    server, sent = one_reply("box, rounds, covariance", Topic.MEAN)
+def test_means_and_covariances_are_possible_ones():
     for value in (1.1, -1.1, 1e200):
-        server.clients = ("a", "b")
-        values = np.zeros(6)
-        values[2] = value
+        rounds, sent = one_reply("box, covariance", 1)
         with pytest.warns(UserWarning, match="its mean is outside"):
-            server.collect({**sent, "b": dataclasses.replace(sent["b"], values=values)})
-
-
-def test_a_covariance_is_symmetric():
-    server, sent = one_reply("box, rounds, covariance", Topic.COVARIANCE)
+            rounds.collect(other(sent, values=value * np.eye(6)[2]))
+    rounds, sent = one_reply("box, covariance", 2)
     values = sent["b"].values + np.array([[0.0, 1e-6], [0.0, 0.0]])
     with pytest.warns(UserWarning, match="not symmetric"):
-        server.collect({**sent, "b": dataclasses.replace(sent["b"], values=values)})
-
-
-SPECTRA = [(5.0, 0.1), (-5.0, -6.0), (0.3, 5.0), (0.1, 0.2), (0.3, -5.0)]
-
-
-@pytest.mark.parametrize("numbers", SPECTRA)
-def test_eigenvalues_are_those_of_bounded_rows(numbers):
-    task = make_task()
-    clients = {"b": LocalClient("b", rows_of(0), task, epsilon=50.0)}
-    server = Server(registered(clients), task, session=SESSION)
-    honest = clients["b"].respond(server.request())
-    lie = dataclasses.replace(honest, numbers=(honest.numbers[0], *numbers))
-    assert len(server.collect({"b": honest})) == 1
-    with (
-        pytest.warns(UserWarning, match="its eigenvalues are impossible"),
-        pytest.raises(FederationError),
-    ):
-        server.collect({"b": lie})
+        rounds.collect(other(sent, values=values))
 
 
 @pytest.mark.parametrize("last", [0.0, 1e-300, -1e-3])
-@pytest.mark.parametrize("aggregation", ["projector", "matrix"])
-def test_eigenvalues_of_nothing_make_no_uncaught_error(last, aggregation):
+@pytest.mark.parametrize("name", ["components", "matrix"])
+def test_eigenvalues_of_nothing_make_no_uncaught_error(last, name):
     """A lone reply whose last eigenvalue is zero was a LinAlgError."""
-    task = make_task(aggregation=aggregation)
     for names in ("a", "abc"):
-        server, clients = make_server(task, names), make_clients(task, names)
-        request = server.request()
-        sent = {}
-        for name, client in clients.items():
-            reply = client.respond(request)
-            numbers = (reply.numbers[0], last, min(last, 0.0))
-            sent[name] = dataclasses.replace(reply, numbers=numbers)
-        components, weights = server.averages.aggregate(server.collect(sent))
-        assert np.isfinite(components).all()
-        assert weights.sum() == pytest.approx(1.0)
+        rounds, sent = one_reply(name, 0, names)
+        for client in names:
+            sent = other(sent, client, numbers=(last, min(last, 0.0)))
+        rounds.collect(sent)
+        found = rounds.result()
+        assert np.isfinite(found.components_).all()
+        assert found.client_weights_.sum() == pytest.approx(1.0)
+
+
+# -- averages --------------------------------------------------------------------------
+
+
+def test_weights_are_one_over_the_variance():
+    """By the formula, from what was sent; an uninformative client counts little."""
+    sizes = {"a": Registration(1000, 0.1, 1e-6), "b": Registration(100, 9.0, 1e-6)}
+    for chosen in ("optimal", "equal"):
+        task = make_task(1, weights=chosen)
+        rounds = Rounds(sizes, task, session=SESSION)
+        rounds.request()
+        noise, sent = [], {}
+        for name, (n, *_) in sizes.items():
+            plan, vector = rounds.parties[name].plan, np.eye(1, 6)
+            noise.append(plan["second_moment"].noise_std)
+            place = SESSION, task.digest, 0, name, n, plan.mu
+            sent[name] = Reply(*place, (0.4, 0.1), vector)
+        rounds.collect(sent)
+        found = rounds.result().client_weights_
+        if chosen == "equal":
+            assert np.array_equal(found, [0.5, 0.5])
+            continue
+        n, noise = np.array([1000.0, 100.0]), np.array(noise)
+        own = _kernels.inverse_variance_weights(2.0 / n + (noise / 0.4) ** 2)
+        gap = own @ _kernels.spike_strength(np.full(2, 0.3), noise * math.sqrt(3.0))
+        expected = 2 * (gap + 0.1) * 0.1 / n + noise**2
+        expected = _kernels.inverse_variance_weights(expected)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_products_are_averaged_by_rows_and_noise():
+    task = make_task(2, init=np.eye(2, 6), n_rounds=1)
+    sizes = {"a": Registration(100, 0.5, 1e-6), "b": Registration(300, 2.0, 1e-6)}
+    rounds = Rounds(sizes, task, session=SESSION)
+    rounds.request()
+    weights, sent, product = [], {}, 0.0
+    values = 0.1 * np.random.default_rng(1).normal(size=(2, 6, 2))
+    for value, (name, (n, *_)) in zip(values, sizes.items(), strict=True):
+        plan = rounds.parties[name].plan
+        place = SESSION, task.digest, 0, name, n, plan.mu
+        sent[name] = Reply(*place, (), value)
+        weights.append(1.0 / (1 / (6 * n) + plan["power_1"].noise_std ** 2))
+        product = product + weights[-1] * value
+    rounds.collect(sent)
+    found = rounds.result()
+    singular = np.linalg.svd(product / sum(weights))[1][:2]
+    np.testing.assert_allclose(found.explained_variance_, singular)
+
+
+@pytest.mark.parametrize("aggregation", ["projector", "matrix"])
+def test_matrices_and_projectors_agree_without_noise(aggregation):
+    """Of clients with the same rows the result is that of one."""
+    task, rows = make_task(2, aggregation=aggregation), rows_of(0)
+    clients = {name: LocalClient(name, rows, task, epsilon=1e8) for name in "abc"}
+    found = hold(make_rounds(task, clients), clients)
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    top = np.linalg.eigh(rows.T @ rows)[1][:, -2:].T
+    assert subspace_distance(found.components_, top) < 1e-3
 
 
 # -- what a lie can still do -----------------------------------------------------------
@@ -418,26 +493,25 @@ def test_no_spectrum_gives_a_client_more_weight_than_its_public_numbers():
     """Whatever eigenvalues anybody claims, within what is accepted."""
     rng, closest = np.random.default_rng(0), 0.0
     for trial in range(300):
-        task = make_task(
-            rng.integers(1, 4), aggregation=["projector", "matrix"][trial % 2]
-        )
-        server = make_server(task)
+        how = ["projector", "matrix"][trial % 2]
+        task = make_task(int(rng.integers(1, 4)), aggregation=how)
         sizes = rng.integers(10, 10_000, 3)
-        replies, stds = [], []
-        for name, n in zip("abc", sizes, strict=True):
-            mu = float(rng.choice([0.05, 0.5, 5.0]))
-            std = task.mechanisms(int(n), mu)[0].noise_std
-            last = rng.choice([0.0, 1e-12, 1e-3, 0.3, 1.0])
-            others = rng.choice([-1e-3, 0.0, 1e-9, 1.0]) * last
-            stds.append(std)
-            topic, r = task.topics[0], task.n_components
-            values = np.eye(r, 6) if topic is Topic.COMPONENTS else np.zeros(21)
-            numbers = (std, float(last), float(others))
-            replies.append(
-                Reply(SESSION, task.digest, 0, topic, name, int(n), mu, numbers, values)
-            )
-        weights = server.averages.subspace_weights(replies)
-        for which, weight in enumerate(weights):
+        budgets = rng.choice([0.05, 0.5, 5.0], 3)
+        known = {
+            name: (int(n), float(e), 1e-6)
+            for name, n, e in zip("abc", sizes, budgets, strict=True)
+        }
+        rounds, replies, stds = Rounds(known, task), [], []
+        for name, (n, *_) in known.items():
+            plan = rounds.parties[name].plan
+            stds.append(plan["second_moment"].noise_std)
+            last = float(rng.choice([0.0, 1e-12, 1e-3, 0.3, 1.0]))
+            others = float(rng.choice([-1e-3, 0.0, 1e-9, 1.0])) * last
+            values = np.eye(task.n_components, 6) if trial % 2 == 0 else np.zeros(21)
+            place = SESSION, task.digest, 0, name, n, plan.mu
+            replies.append(Reply(*place, (last, others), values))
+        found = task.queries[0].combine(rounds, replies)[1]
+        for which, weight in enumerate(found):
             most = largest_weight(sizes, stds, which)
             assert weight <= most * (1.0 + 1e-9)
             closest = max(closest, weight / most)
@@ -446,42 +520,38 @@ def test_no_spectrum_gives_a_client_more_weight_than_its_public_numbers():
 
 def test_a_liar_moves_an_average_by_no_more_than_its_weight():
     """One of ten with the same rows: a tenth of twice the bound, at most."""
-    task = make_task(start=False, n_rounds=1)
-    names = "abcdefghij"
-    clients = make_clients(task, names, epsilon=20.0)
-    server = Server(registered(clients), task)
-    request = server.request(START.T)
-    sent = {n: c.respond(request) for n, c in clients.items()}
-    honest = server.averages.aggregate_products(server.collect(sent))
-    std = sent["a"].numbers[0]
-    longest = 1.0 + std * (math.sqrt(12) + 12.0)
-    moved = []
+    task = make_task(init=START, n_rounds=1)
+    clients = make_clients(task, "abcdefghij", epsilon=20.0)
+    first = make_rounds(task, clients)
+    sent = replies_to(first, clients)
+    std = first.parties["a"].plan["power_1"].noise_std
+    longest, moved = 1.0 + std * (math.sqrt(12) + 12.0), []
+
+    def values_of(sent):
+        rounds = make_rounds(task, clients)
+        rounds.request()
+        rounds.collect(sent)
+        assert not rounds.rejected
+        return np.sum(rounds.outcome().explained_variance ** 2) ** 0.5
+
+    honest = values_of(sent)
     for seed in range(50):
-        lie = np.random.default_rng(seed).normal(size=(6, 2)) ** 3
-        lie *= 0.99 * longest / np.linalg.norm(lie)
-        lie = np.clip(lie, -1 - 12 * std, 1 + 12 * std)
-        answer = {**sent, "a": dataclasses.replace(sent["a"], values=lie)}
-        found = server.averages.aggregate_products(server.collect(answer))
-        moved.append(np.linalg.norm(found - honest))
+        values = np.random.default_rng(seed).normal(size=(6, 2)) ** 3
+        values *= 0.99 * longest / np.linalg.norm(values)
+        values = np.clip(values, -1 - 12 * std, 1 + 12 * std)
+        moved.append(abs(values_of(other(sent, "a", values=values)) - honest))
+    # Of the norm of the average, which moves less than the average.
     assert max(moved) <= 2.0 * longest / 10
-    assert max(moved) > 0.05 * longest
+    assert max(moved) > 0.01 * longest
 
 
 # -- anything at all -------------------------------------------------------------------
 
 
-def signed(body):
-    return body + hashlib.blake2b(body, digest_size=16).digest()
-
-
 def warped(data, rng):
     """A reply with other bits, numbers or values, and a right digest."""
-    if rng.random() < 0.2:  # rows and cost
-        rows, mu = int(rng.integers(1, 2**62)), float(rng.lognormal(0.0, 9.0))
-        reply = Reply.from_bytes(data)
-        data = dataclasses.replace(reply, n_samples=rows, mu=mu).to_bytes()
     body = bytearray(data[:-16])
-    start = 8 + int.from_bytes(body[4:8], "little")
+    start = body.index(b"\n") + 1
     for _ in range(rng.integers(1, 4)):
         kind = rng.integers(4)
         place = start + 8 * rng.integers((len(body) - start) // 8)
@@ -498,65 +568,34 @@ def warped(data, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "known"), KNOWN)
+@pytest.mark.parametrize("name", TASKS)
 @pytest.mark.filterwarnings("ignore:client .* was rejected")
-def test_mutated_replies_are_rejected_by_name_or_leave_a_bounded_result(name, known):
+def test_mutated_replies_are_rejected_by_name_or_leave_a_bounded_result(name):
     """Every warning of NumPy is an error here; FederationErrors alone escape."""
-    rng = np.random.default_rng(0)
+    rng, accepted = np.random.default_rng(0), 0
     task = make_task(**TASKS[name])
-    accepted = 0
-    for trial in range(100):
-        names = "a" if trial % 3 == 0 else "abc"
-        clients = make_clients(task, names)
-        rounds = rounds_of(Server(registered(clients) if known else [*names], task))
-        turn = rng.integers(len(task.topics))
+    for trial in range(60):
+        clients = make_clients(task, "a" if trial % 3 == 0 else "abc")
+        rounds = make_rounds(task, clients)
+        turn = rng.integers(task.n_steps)
         try:
-            for step in range(len(task.topics)):
-                request = rounds.request()
-                sent = {n: c.respond(request).to_bytes() for n, c in clients.items()}
+            for step in range(task.n_steps):
+                sent = replies_to(rounds, clients)
+                sent = {n: reply.to_bytes() for n, reply in sent.items()}
                 if step == turn:
                     sent["a"] = warped(sent["a"], rng)
                 rounds.collect(sent)
         except FederationError:
-            assert list(rounds.server.rejected) == ["a"]
+            assert list(rounds.rejected) == ["a"]
             continue
-        found = rounds.result()
+        found = rounds.outcome()
         accepted += "a" in found.clients and not found.rejected
         assert np.isfinite(found.components).all()
         assert np.allclose(found.components @ found.components.T, np.eye(2), atol=1e-5)
         assert np.abs(found.mean).max() <= 20.0 * (1 + 1e-4)
         if found.explained_variance is not None:
             assert found.explained_variance.max() < 1e7
-    assert accepted > 5
-
-
-# -- the limits themselves -------------------------------------------------------------
-
-
-def test_the_limits_are_12_deviations_and_no_more():
-    """A product of norm just within is accepted, just beyond it is refused."""
-    task = make_task(start=False, n_rounds=1)
-    limits = ReplyLimits.of_claim(task, 50, 0.2)
-    std = task.mechanisms(50, 0.2)[0].noise_std
-    longest = 1.0 + std * (math.sqrt(12) + 12.0)
-    shape = np.ones((6, 2)) / math.sqrt(12)
-    for factor, fits in ((0.9999, True), (1.0001, False)):
-        reply = Reply(
-            SESSION,
-            task.digest,
-            0,
-            Topic.POWER,
-            "a",
-            50,
-            0.2,
-            (std,),
-            factor * longest * shape,
-        )
-        if fits:
-            limits.check(reply)
-            continue
-        with pytest.raises(MessageError, match="beyond the public bound"):
-            limits.check(reply)
+    assert accepted > 2
 
 
 @pytest.mark.parametrize("size", [1, 2, 10, 1000, 10**6])

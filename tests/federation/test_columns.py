@@ -3,20 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
-from federation_tools import answers, make_server, registered, rows_of
-from flower_tools import Grid, act_as_a_task
+from federation_tools import hold, make_rounds, make_task, rows_of
 
 from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_spiked_covariance
 from skdpspectral.federation import (
-    FederationError,
     GroupClient,
     GroupRounds,
     GroupTask,
     LocalClient,
-    Rounds,
-    Server,
-    make_task,
 )
 from skdpspectral.linear_model import PrivateRounds
 
@@ -36,8 +31,8 @@ def frames():
 def test_columns_are_put_in_the_order_of_the_task(kind):
     """All columns reversed, and those of an array in order: the same bits."""
     found, X = frames()
-    task = make_task(2, 10, feature_names=NAMES)
-    plain = make_task(2, 10)
+    task = make_task(2, 10, feature_names=NAMES, center="pairs")
+    plain = make_task(2, 10, center="pairs")
     if kind == "polars":
         polars = pytest.importorskip("polars")
         found = {name: polars.from_pandas(frame) for name, frame in found.items()}
@@ -53,10 +48,7 @@ def test_columns_are_put_in_the_order_of_the_task(kind):
             name: LocalClient(name, own, chosen, epsilon=None)
             for name, own in rows.items()
         }
-        rounds = Rounds(make_server(chosen, registered(clients)))
-        while not rounds.done:
-            rounds.collect(answers(clients, rounds.request()))
-        results.append(rounds.result().components)
+        results.append(hold(make_rounds(chosen, clients), clients).components_)
     assert np.array_equal(*results)
 
 
@@ -92,37 +84,11 @@ def test_frames_of_numbered_columns_are_arrays():
     assert make_task(2, 6, feature_names=NAMES[:6]).feature_names == tuple(NAMES[:6])
 
 
-def test_names_over_flower(tmp_path):
-    """Server and sites agree on names by the digest; columns are moved at the site."""
-    flower = pytest.importorskip("skdpspectral.federation.flower")
-    pytest.importorskip("flwr")
-    act_as_a_task()
-    found, X = frames()
-    task = make_task(1, 10, feature_names=NAMES)
-    sites = {}
-    for i, (name, table) in enumerate(found.items()):
-        ledger = PrivacyAccountant(1.0, 1e-5, path=tmp_path / f"{name}.db")
-        sites[i] = LocalClient(name, table, task, accountant=ledger)
-    registration = dict.fromkeys(found, (3000, 1.0, 1e-6))
-    rounds = Rounds(Server(registration, task))
-    result = flower.hold_session(Grid(sites), rounds)
-    top = np.linalg.eigh(X.T @ X)[1][:, -1]
-    assert abs(result.components[0] @ top) > 0.99
-    assert not result.rejected
-    other = make_task(1, 10, feature_names=NAMES[::-1])
-    rejected = pytest.warns(UserWarning, match="was rejected")
-    with pytest.raises(FederationError, match="another task"), rejected:
-        flower.hold_session(Grid(sites), Rounds(Server(registration, other)))
-
-
 # -- users -----------------------------------------------------------------------------
 
 
-def hold(task, nodes):
-    rounds = GroupRounds(list(nodes), task)
-    while not rounds.done:
-        rounds.collect(answers(nodes, rounds.request()))
-    return rounds.result()
+def hold_groups(task, nodes):
+    return hold(GroupRounds(list(nodes), task), nodes)
 
 
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -138,7 +104,7 @@ def test_columns_of_users(column):
         task = GroupTask(model, 5, noise="node", feature_names=names)
         own = table[["site", *order]]
         nodes = {"a": GroupClient("a", task, own, y, noise_seed=0)}
-        found.append(hold(task, nodes))
+        found.append(hold_groups(task, nodes))
         assert list(nodes["a"].model.feature_names_in_) == ["site", *names]
     assert np.array_equal(found[0].components_, found[1].components_)
     accountant = PrivacyAccountant()
@@ -159,7 +125,9 @@ def test_names_are_of_the_task_of_users():
     assert len({task.digest for task in tasks}) == 3
     X, y, users = make_low_rank_sparse_tasks(600, 20, 5, sparsity=2, random_state=0)
     own = pd.DataFrame(X, columns=names)
-    public = hold(tasks[1], {"a": GroupClient("a", tasks[1], own, y, users=users)})
+    public = hold_groups(
+        tasks[1], {"a": GroupClient("a", tasks[1], own, y, users=users)}
+    )
     assert list(public.feature_names_in_) == names
 
 

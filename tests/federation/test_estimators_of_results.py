@@ -1,33 +1,31 @@
 """A fitted estimator from what separate clients have released."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from federation_tools import answers, registered, rows_of
+from federation_tools import hold, make_rounds, make_task, registered, rows_of
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
-from skdpspectral.decomposition import (
-    Aggregation,
-    ComponentCovariance,
-    PrivateMean,
-    SpikedModel,
-)
-from skdpspectral.federation import LocalClient, Rounds, Server, make_task
+from skdpspectral.decomposition import ComponentCovariance, PrivateMean, SpikedModel
+from skdpspectral.federation import LocalClient, Rounds, SpectralTask
 
 NAMES = list("uvwxyz")
 LOW = np.array([-30.0, -20.0, -9.0, -8.0, -7.0, -30.0])
+COVARIANCE = {"release": ComponentCovariance(9.0)}
+BOX = {"bounds": (-20, 21.5)}
 PARAMETERS = {
     "plain": {},
-    "box": {"bounds": (-20, 21.5)},
-    "box, own means": {"bounds": (-20, 21.5), "center": "private"},
+    "matrices": {"aggregation": "matrix", "center": "none"},
+    "weights": {"weights": {"a": 1.0, "b": 3.0}, "aggregation": "matrix"},
+    "box, own means": {**BOX, "center": "private"},
     "scaled": {"bounds": (LOW, -LOW + 0.3), "scale": "bounds", "center": "none"},
     "clipped": {"clip_norm": 7.0, "aggregation": "matrix"},
     "radius": {"clip_norm": 7.0, "center": PrivateMean(3.0)},
-    "shared": {"center": "shared", "release": ComponentCovariance(9.0)},
-    "covariance": {"release": ComponentCovariance(9.0)},
+    "shared": {**COVARIANCE, "center": "shared"},
+    "shared, whole": {**COVARIANCE, "center": "shared", "aggregation": "matrix"},
+    "covariance": {**COVARIANCE, **BOX, "center": "private"},
     "model": {"mechanism": SpikedModel([9.0, 4.0], 1.0), "release": "covariance"},
     "own mean": {"mechanism": SpikedModel([9.0, 4.0], 1.0, mean="unknown")},
     "paper": {
@@ -37,89 +35,75 @@ PARAMETERS = {
     },
     "private variances": {"mechanism": SpikedModel("private", "private")},
     "public components": {"release": ComponentCovariance(9.0, np.eye(6)[:2])},
-    "eigengap": {"aggregation": Aggregation("matrix", eigengap=0.3)},
     "rounds": {"n_rounds": 2, "n_nonzero_features": 3},
-    "public start": {"n_rounds": 1, "init": np.eye(6)[:2], "clip_norm": 5.0},
+    "rounds of projectors": {"n_rounds": 2, "aggregation": "projector", **BOX},
+    "public start": {"n_rounds": 4, "init": np.eye(6)[:2], "clip_norm": 5.0},
 }
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise"),
 ]
+ROWS = {"a": rows_of(0, 800), "b": rows_of(1, 1600)}
+X, SITES = np.concatenate([*ROWS.values()]), np.repeat(["a", "b"], [800, 1600])
+BUDGETS = {"a": 0.5, "b": 2.0}
 
 
 def estimator_of(name, **more):
-    given = {**PARAMETERS[name], **more}
-    kind = SparseDPPCA if "n_rounds" in given else FederatedDPPCA
-    return kind(2, **given)
+    given = {"min_clients": 2, **PARAMETERS[name], **more}
+    return (SparseDPPCA if "n_rounds" in given else FederatedDPPCA)(2, **given)
 
 
-def federated(estimator, task=None, n=800, **how):
-    """What two clients of the estimator's task release."""
-    if task is None:
-        task = estimator._task(6)
-    rows = {"a": rows_of(0, n), "b": rows_of(1, 2 * n)}
-    if task.feature_names is not None:
-        rows = {k: pd.DataFrame(X, columns=NAMES) for k, X in rows.items()}
-    budgets = {"a": 0.5, "b": 2.0}
+def federated(task, budgets=BUDGETS):
+    """What two clients of a task release, in a session over bytes."""
     clients = {
-        name: LocalClient(name, X, task, epsilon=budgets[name], **how)
-        for name, X in rows.items()
+        name: LocalClient(name, rows, task, epsilon=budgets[name])
+        for name, rows in ROWS.items()
     }
-    kept = getattr(estimator, "n_nonzero_features", None)
-    init = getattr(estimator, "init", "private")
-    init = None if isinstance(init, str) else init
-    if isinstance(estimator, FederatedDPPCA):
-        init = estimator._given_components()
-    gap = estimator._aggregation().eigengap
-    server = Server(registered(clients), task, min_clients=2, eigengap=gap)
-    rounds = Rounds(server, n_nonzero_features=kept, init=init)
-    while not rounds.done:
-        rounds.collect(answers(clients, rounds.request()))
-    return rounds.result()
-
-
-def numbers_of(task):
-    """All numbers in the bytes of a task."""
-    data = task.to_bytes()
-    end = 8 + int.from_bytes(data[4:8], "little")
-    floats = re.findall(rb"[:\[,](-?\d[\d.e+-]*)", data[8:end])
-    return [*map(float, floats), *np.frombuffer(data[end:-16], "<f8")]
+    return hold(make_rounds(task, clients), clients)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_it_is_as_a_fit_leaves_it(name, tmp_path):
     """The same attributes and plan; it transforms, publishes, and is saved and read."""
-    alone = estimator_of(name, epsilon={"a": 0.5, "b": 2.0})
-    chosen = alone._aggregation()
-    alone.set_params(aggregation=chosen.set_params(min_clients=2))
-    X = np.concatenate([rows_of(0, 800), rows_of(1, 1600)])
-    alone.fit(X, clients=np.repeat(["a", "b"], [800, 1600]))
-    found = type(alone).from_result(federated(alone))
+    alone = estimator_of(name, epsilon=BUDGETS).fit(X, clients=SITES)
+    found = federated(SpectralTask(estimator_of(name), 6))
     assert vars(found).keys() == vars(alone).keys()
-    said = found.privacy_.remarks[-1]
-    assert "was not checked" in said
+    assert "was not checked" in found.privacy_.remarks[-1]
     for (client, plan), (other, expected) in zip(
         found.privacy_.blocks, alone.privacy_.blocks, strict=True
     ):
         plan = dataclasses.replace(plan, remarks=plan.remarks[:-1])
         assert (client, plan) == (other, expected)
     assert (found.n_samples_, found.n_features_in_) == (2400, 6)
-    task, again = alone._task(6), found._task(6)
-    assert task.topics == again.topics
-    assert str(found._aggregation()) == str(alone._aggregation())
-    np.testing.assert_allclose(numbers_of(task), numbers_of(again), rtol=1e-15)
+    ours, theirs = (model.get_params(deep=False) for model in (found, alone))
+    assert ours.pop("delta") == dict.fromkeys("ab", theirs.pop("delta"))
+    assert str(ours) == str(theirs)
     found.save(tmp_path / "pca.npz")
-    read = type(found).load(tmp_path / "pca.npz")
-    published = found.publish()
-    for other in (read, published):
+    for other in (type(found).load(tmp_path / "pca.npz"), found.publish()):
         assert np.array_equal(other.transform(X), found.transform(X))
         assert other.privacy_ == found.privacy_
         assert other.clients_.tolist() == ["a", "b"]
     assert found.inverse_transform(found.transform(X)).shape == X.shape
 
 
+@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+def test_without_noise_both_are_the_same_number_by_number(name):
+    if name == "paper":
+        return
+    alone = estimator_of(name, epsilon=None).fit(X, clients=SITES)
+    found = federated(SpectralTask(estimator_of(name), 6), {"a": None, "b": None})
+    for attribute, value in vars(alone).items():
+        if isinstance(value, np.ndarray) and value.dtype.kind in "fb":
+            np.testing.assert_allclose(getattr(found, attribute), value)
+    assert found.epsilon is None
+
+
 def test_features_have_the_names_of_the_task():
-    task = make_task(2, 6, feature_names=NAMES)
-    found = FederatedDPPCA.from_result(federated(FederatedDPPCA(), task))
+    task, tables = make_task(2, 6, feature_names=NAMES), {}
+    for name, rows in ROWS.items():
+        tables[name] = pd.DataFrame(rows, columns=NAMES)
+    clients = {name: LocalClient(name, X, task) for name, X in tables.items()}
+    found = hold(make_rounds(task, clients), clients)
     assert found.feature_names_in_.tolist() == NAMES
     table = pd.DataFrame(rows_of(2), columns=NAMES)
     assert found.transform(table).shape == (50, 2)
@@ -128,30 +112,19 @@ def test_features_have_the_names_of_the_task():
 
 
 def test_a_release_without_privacy_says_so():
-    task, rows = make_task(1, 6), {"a": rows_of(0), "b": rows_of(1)}
+    task = make_task(1, 6)
     with pytest.warns(PrivacyLeakWarning, match="without privacy"):
-        clients = {
-            name: LocalClient(name, X, task, epsilon={"a": None, "b": 1.0}[name])
-            for name, X in rows.items()
-        }
-    rounds = Rounds(Server(registered(clients), task))
-    while not rounds.done:
-        rounds.collect(answers(clients, rounds.request()))
-    found = FederatedDPPCA.from_result(rounds.result())
+        found = federated(task, {"a": None, "b": 1.0})
     assert found.epsilon is None
     assert not found.privacy_.private
     with pytest.warns(PrivacyLeakWarning, match="not private"):
         found.publish()
 
 
-def test_what_is_no_result_is_refused():
-    result = federated(FederatedDPPCA())
-    with pytest.raises(TypeError, match="FederatedResult"):
-        FederatedDPPCA.from_result(result.components)
-    with pytest.raises(ValueError, match=r"use FederatedDPPCA\.from_result"):
-        SparseDPPCA.from_result(result)
-    sparse = federated(SparseDPPCA(2))
-    with pytest.raises(ValueError, match=r"use SparseDPPCA\.from_result"):
-        FederatedDPPCA.from_result(sparse)
-    with pytest.raises(ValueError, match="no registrations"):
-        FederatedDPPCA.from_result(dataclasses.replace(result, registered=None))
+def test_a_task_is_not_changed_by_a_session():
+    task = SpectralTask(FederatedDPPCA(2, center="none"), 6)
+    clients = {name: LocalClient(name, rows, task) for name, rows in ROWS.items()}
+    found = hold(Rounds(registered(clients), task), clients)
+    assert found is not task.estimator
+    assert not hasattr(task.estimator, "components_")
+    assert task.estimator.epsilon == 1.0

@@ -15,20 +15,26 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from federation_tools import hold, make_task
 
 import skdpspectral
-from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
+from skdpspectral import (
+    DPMatrixFactorization,
+    FederatedDPPCA,
+    LRSRegressor,
+    PrivacyAccountant,
+    SparseDPPCA,
+)
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
-from skdpspectral.decomposition._federated_client import run_in_process
 from skdpspectral.federation import (
     GroupClient,
     GroupRounds,
+    GroupTask,
     LocalClient,
     Registration,
     Rounds,
-    Server,
-    make_task,
 )
+from skdpspectral.linear_model import PrivateRounds
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "federated"
 pytest.importorskip("flwr", reason="Flower needs Python 3.11 or later")
@@ -40,8 +46,7 @@ pytestmark = [
 P, NAMES = 8, ("north", "east", "south")
 REGISTERED = {name: Registration(3000, 2.0, 1e-6) for name in NAMES}
 DIRECTIONS = make_task(2, P, bounds=(-20, 20))
-SPARSE = make_task(1, P, n_rounds=1, aggregation="matrix")
-STEPS = {"n_nonzero_features": 2}
+SPARSE = make_task(1, P, n_rounds=1, n_nonzero_features=2)
 
 
 def rows_of(name):
@@ -56,9 +61,8 @@ def clients_of(task):
     }
 
 
-def in_process(task, **steps):
-    server = Server(REGISTERED, task)
-    return run_in_process(Rounds(server, **steps), clients_of(task))
+def in_process(task):
+    return hold(Rounds(REGISTERED, task), clients_of(task))
 
 
 def ledger_of(folder, name, ledger="ledger"):
@@ -102,27 +106,21 @@ def give_rows(made, task, *names, study="study"):
 # Models of users: who has which, what is agreed on, and the same in this process.
 USERS = make_low_rank_sparse_tasks(150, 12, 4, sparsity=1, random_state=0)
 RATINGS = make_ratings(300, 20, n_ratings_per_user=8, random_state=0)
-REGRESSION = {
-    "model": "LRSRegressor",
-    "parameters": {"sparsity": 1, "solver": {"n_rounds": 1}, "epsilon": 2.0},
-    "n_features": 4,
-    "noise": "distributed",
-    "n_shares": 3,
-}
-FACTORS = {
-    "model": "DPMatrixFactorization",
-    "parameters": {
-        "items": RATINGS.item_ids.tolist(),
-        "item_features": RATINGS.item_features.tolist(),
-        "rating_range": [1, 5],
-        "epsilon": 2.0,
-    },
-    "noise": "node",
-}
+REGRESSION = LRSRegressor(sparsity=1, solver=PrivateRounds(1), epsilon=2.0)
+MASKED = GroupTask(REGRESSION, 4, noise="distributed", n_shares=3, masked=NAMES)
+FACTORS = GroupTask(
+    DPMatrixFactorization(
+        items=RATINGS.item_ids,
+        item_features=RATINGS.item_features,
+        rating_range=(1, 5),
+        epsilon=2.0,
+    ),
+    noise="node",
+)
 
 
 def users_of(task, place):
-    if task["model"] == "LRSRegressor":
+    if task is not FACTORS:
         X, y, users = USERS
         own = users % 3 == place
         return {"X": X[own], "y": y[own], "users": users[own]}
@@ -130,25 +128,22 @@ def users_of(task, place):
     return {"X": RATINGS.data[own], "y": RATINGS.target[own]}
 
 
-def users_in_process(agreed, given):
-    task = agreed.group_task(**given)
+def users_in_process(task):
     clients = {
-        name: GroupClient(name, task, **users_of(given, place), noise_seed=place)
+        name: GroupClient(name, task, **users_of(task, place), noise_seed=place)
         for place, name in enumerate(NAMES)
     }
-    rounds = GroupRounds(NAMES, task)
-    return run_in_process(rounds, clients)
+    return hold(GroupRounds(NAMES, task), clients)
 
 
 def give_users(made, keys):
     """What is sent of the regression is masked; of the factors it need not be."""
-    masked = {**REGRESSION, "masked": NAMES}
     for place, name in enumerate(NAMES):
         how = {"ledger": "users", "pair_keys": keys[name]}
-        made.give_study(name, "lrs", users_of(REGRESSION, place), masked, **how)
+        made.give_study(name, "lrs", users_of(MASKED, place), MASKED, **how)
         rows = users_of(FACTORS, place)
         made.give_study(name, "factors", rows, FACTORS, ledger="users")
-    for job, task in (("lrs", masked), ("factors", FACTORS)):
+    for job, task in (("lrs", MASKED), ("factors", FACTORS)):
         made.give_job(task, dict.fromkeys(NAMES, ()), job=job)
 
 
@@ -178,29 +173,30 @@ def test_three_processes(tools, tmp_path):
     Their jobs run at a time, each with a session of its own. One masks what it sends:
     its sums are those without masks, to the last bit.
     """
-    jobs = {"directions": (DIRECTIONS, {}), "sparse": (SPARSE, STEPS)}
+    jobs = {"directions": DIRECTIONS, "sparse": SPARSE}
     with tools.Deployment(tmp_path) as made:
         give_sites(made)
-        for job, (task, steps) in jobs.items():
+        for job, task in jobs.items():
             give_rows(made, task, study=job)
-            made.give_job(task, REGISTERED, job=job, **steps)
+            made.give_job(task, REGISTERED, job=job)
         give_users(made, tools.make_pair_keys(NAMES))
         start(made, *NAMES)
         made.submit("factors")  # the longest
         made.wait_until_begun("factors")
         for job in ("lrs", "sparse", "directions"):
             made.submit(job)
-        expected = {job: in_process(task, **how) for job, (task, how) in jobs.items()}
-        expected["factors"] = users_in_process(tools, FACTORS)
+        expected = {job: in_process(task) for job, task in jobs.items()}
+        expected["factors"] = users_in_process(FACTORS)
         for job, result in expected.items():
             equal(ended_well(made, job), result)
             if job == "factors":
                 assert (tmp_path / "north" / job / "models.pickle").exists()
         for job, kind in (("directions", FederatedDPPCA), ("sparse", SparseDPPCA)):
             saved = kind.load(tmp_path / job / "estimator.npz")
-            equal({"components": saved.components_}, expected[job])
+            equal({"components_": saved.components_}, expected[job])
             assert [name for name, _ in saved.privacy_.blocks] == list(NAMES)
-        plain = users_in_process(tools, {**REGRESSION, "trusted_sum": True})
+        how = {"noise": "distributed", "n_shares": 3, "trusted_sum": True}
+        plain = users_in_process(GroupTask(REGRESSION, 4, **how))
         equal(ended_well(made, "lrs"), plain, most=0.0)
         family = {
             pid: begun
@@ -235,7 +231,7 @@ def test_crashes(tools, tmp_path):
     with tools.Deployment(tmp_path) as made:
         give_sites(made)
         give_rows(made, SPARSE)
-        made.give_job(SPARSE, REGISTERED, timeout=90.0, **STEPS)
+        made.give_job(SPARSE, REGISTERED, timeout=90.0)
         start(made, "north", "south")  # so that the round cannot end
         made.submit()
         wait_for(made, "round 1 of 2: south answered")
@@ -255,7 +251,7 @@ def test_crashes(tools, tmp_path):
 def in_two_rounds(*answering):
     """The same session in this process, of those who answer in each of its rounds."""
     clients = clients_of(SPARSE)
-    rounds = Rounds(Server(REGISTERED, SPARSE, min_clients=1), **STEPS)
+    rounds = Rounds(REGISTERED, SPARSE)
     for names in answering:
         request = rounds.request()
         rounds.collect({name: clients[name].respond(request) for name in names})

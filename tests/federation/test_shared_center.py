@@ -6,20 +6,25 @@ import warnings
 
 import numpy as np
 import pytest
-from federation_tools import ask, make_task, registered
+from federation_tools import ask, hold, make_rounds, make_task, other, replies_to
 from release_tools import record_releases
 from scipy.stats import binom
 
-from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
+from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral._release import noise as release_module
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.decomposition._shared_center import N_LENGTHS, N_NUMBERS, Typical
-from skdpspectral.federation import LocalClient, MessageError, Rounds, Server, Topic
+from skdpspectral.federation import LocalClient, MessageError
 from skdpspectral.metrics import subspace_distance
 
 P = 6
-TASK = make_task(2, P, center="shared", projection_norm=9.0, aggregation="matrix")
+SHARED = {
+    "center": "shared",
+    "release": ComponentCovariance(9.0),
+    "aggregation": "matrix",
+}
+TASK = make_task(2, P, **SHARED)
 LAST = [1.0, 0.5, 0.1, 0.0, 1.5, 2.0]  # behind a center
 COLUMNS = {
     0: (),
@@ -31,7 +36,7 @@ COLUMNS = {
 
 
 def requests(columns=COLUMNS, task=TASK):
-    return [ask(task, i, topic, columns[i]) for i, topic in enumerate(task.topics)]
+    return [ask(task, i, column) for i, column in columns.items()]
 
 
 def rows_of(seed, n=60, moved=0.0):
@@ -59,7 +64,6 @@ def test_all_rounds_are_charged_at_once_before_the_first():
 OUT_OF_TURN = {
     "not for step": (0, 2),
     "different content": (0, 1, dataclasses.replace(requests()[1], basis=[[7.0]])),
-    "asks for": (0, dataclasses.replace(requests()[1], topic=Topic.MATRIX)),
 }
 
 
@@ -98,7 +102,7 @@ def test_columns_that_no_server_makes_are_refused(step, column):
     for request in requests()[:step]:
         one.respond(request)
     with record_releases() as released, pytest.raises(MessageError):
-        one.respond(ask(TASK, step, TASK.topics[step], column))
+        one.respond(ask(TASK, step, column))
     assert not released
     one.respond(requests()[step])
 
@@ -138,9 +142,8 @@ def test_no_server_makes_neighbors_differ_by_more_than_was_charged(bounded):
     row moves each release, in units of its noise, sum up to at most the charge.
     """
     rng, found, paired = np.random.default_rng(0), {}, set()
-    task = make_task(
-        2, P, center="shared", projection_norm=2.0, aggregation="matrix", **bounded
-    )
+    how = {**SHARED, "release": ComponentCovariance(2.0), **bounded}
+    task = make_task(2, P, **how)
     for _ in range(150):
         n = int(rng.choice([2, 3, 5, 40]))
         X = rng.standard_normal((n, P)) * 10.0 ** rng.uniform(-3, 3)
@@ -173,8 +176,7 @@ def test_no_server_makes_neighbors_differ_by_more_than_was_charged(bounded):
             name, share = planned.name, moved / planned.sensitivity
             found[name] = max(found.get(name, 0.0), share)
         assert total <= one.plan.mu**2
-        origin = one._releases._mean
-        paired.add(isinstance(origin, np.ndarray))
+        paired.add(one._rows.paired)
     assert all(share <= 1.0 + 1e-9 for share in found.values())
     # The search would see a sensitivity that is too small, but for rows in a box.
     assert "bounds" in bounded or min(found.values()) > 0.95, found
@@ -190,7 +192,7 @@ def session(names="abcde", n=400, epsilon=2.0, task=TASK):
         name: LocalClient(name, rows_of(i, n), task, epsilon=epsilon, noise_seed=i)
         for i, name in enumerate(names)
     }
-    return clients, Rounds(Server(registered(clients), task))
+    return clients, make_rounds(task, clients)
 
 
 def histogram(place, size=1.0):
@@ -215,24 +217,14 @@ LIES = {
 def test_impossible_histograms_and_means_are_refused_by_name(lie):
     step, values, says = lie
     clients, rounds = session(epsilon=200.0)
-    for at in range(len(TASK.topics)):
-        request, names = rounds.request(), rounds.clients
-        answers = {name: clients[name].respond(request) for name in names}
+    for at in range(TASK.n_steps):
+        sent = replies_to(rounds, clients)
         if at != step:
-            rounds.collect(answers)
+            rounds.collect(sent)
             continue
-        answers["b"] = dataclasses.replace(answers["b"], values=values)
         with pytest.warns(UserWarning, match=f"'b' was rejected: .*{says}"):
-            rounds.collect(answers)
-    assert rounds.result().clients == ("a", "c", "d", "e")
-
-
-def test_no_value_that_is_not_finite_is_a_reply():
-    clients, rounds = session()
-    reply = clients["a"].respond(rounds.request())
-    for bad in (math.nan, math.inf):
-        with pytest.raises(MessageError, match="finite"):
-            dataclasses.replace(reply, values=histogram(400, bad))
+            rounds.collect(other(sent, values=values))
+    assert rounds.result().clients_.tolist() == [*"acde"]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -242,22 +234,18 @@ def test_a_possible_lie_costs_accuracy_alone(place, mean):
     """Of one of five, whose components are those of the others."""
     clients, rounds = session(epsilon=20.0)
     plans = {name: one.plan for name, one in clients.items()}
-    while not rounds.done:
-        request = rounds.request()
-        answers = {name: one.respond(request) for name, one in clients.items()}
-        lie = {
-            Topic.LENGTHS: histogram(place),
-            Topic.CENTER: mean * np.eye(P)[0],
-        }.get(request.topic)
-        if lie is not None:
-            answers["b"] = dataclasses.replace(answers["b"], values=lie)
-        rounds.collect(answers)
+    lies = {0: histogram(place), **dict.fromkeys((1, 2), mean * np.eye(P)[0])}
+    for step in range(TASK.n_steps):
+        sent = replies_to(rounds, clients)
+        if step in lies:
+            sent = other(sent, values=lies[step])
+        rounds.collect(sent)
     found = rounds.result()
-    # It may be told by its noise, if it took another way than its lies imply.
-    assert set(found.rejected) <= {"b"}
+    # It may be told by its values, if it took another way than its lies imply.
+    assert set(found.rejected_) <= {"b"}
     assert {name: one.plan for name, one in clients.items()} == plans
-    assert subspace_distance(found.components, np.eye(P)[:2]) < 0.5
-    assert np.isfinite(found.mean).all()
+    assert subspace_distance(found.components_, np.eye(P)[:2]) < 0.5
+    assert np.isfinite(found.mean_).all()
 
 
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -269,15 +257,13 @@ def test_a_client_of_nearly_no_weight_stops_nobody(others):
         name: LocalClient(name, rows_of(0, n), TASK, epsilon=epsilon, noise_seed=0)
         for name, (n, epsilon) in budgets.items()
     }
-    rounds = Rounds(Server(registered(clients), TASK))
-    for _ in range(3):
-        request = rounds.request()
-        answers = {name: one.respond(request) for name, one in clients.items()}
-        if request.topic is Topic.CENTER:
-            far = 5.0 * clients["b"].plan[f"center_{request.step}"].noise_std
-            lie = dataclasses.replace(answers["b"], values=np.full(P, far))
-            answers["b"] = lie
-        rounds.collect(answers)
+    rounds = make_rounds(TASK, clients)
+    for step in range(3):
+        sent = replies_to(rounds, clients)
+        if step:
+            far = 5.0 * clients["b"].plan[f"center_{step}"].noise_std
+            sent = other(sent, values=np.full(P, far))
+        rounds.collect(sent)
     assert rounds.clients == ("a", "b")
     between = float(rounds.request().basis[P + 1, 0])
     assert between > 1.0
@@ -285,41 +271,19 @@ def test_a_client_of_nearly_no_weight_stops_nobody(others):
 
 def test_a_client_of_weight_zero_has_no_say():
     def means(weight):
-        clients, _ = session("abc", n=4000, epsilon=50.0)
         weights = {"a": 1.0, "b": 1.0, "c": weight}
-        rounds = Rounds(Server(registered(clients), TASK, weights=weights))
-        for _ in range(3):
-            request = rounds.request()
-            answers = {name: one.respond(request) for name, one in clients.items()}
-            if request.topic is Topic.CENTER:
-                lie = 0.9 * np.eye(P)[0]
-                answers["c"] = dataclasses.replace(answers["c"], values=lie)
-            rounds.collect(answers)
+        task = make_task(2, P, **SHARED, weights=weights)
+        clients, rounds = session("abc", n=4000, epsilon=50.0, task=task)
+        for step in range(3):
+            sent = replies_to(rounds, clients)
+            if step:
+                sent = other(sent, "c", values=0.9 * np.eye(P)[0])
+            rounds.collect(sent)
         return rounds.request().basis[:P, 0]
 
     with pytest.warns(UserWarning, match="noise_seed"):
         trusted, ignored = means(1.0), means(0.0)
     assert np.linalg.norm(ignored) < 0.2 < np.linalg.norm(trusted)
-
-
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-def test_requests_are_the_same_without_a_client_of_weight_zero():
-    """Even one with most of the rows."""
-
-    def asked(sizes):
-        clients = {
-            name: LocalClient(name, rows_of(0, n), TASK, epsilon=9.0, noise_seed=0)
-            for name, n in sizes.items()
-        }
-        weights = {name: float(name != "c") for name in clients}
-        rounds = Rounds(Server(registered(clients), TASK, weights=weights))
-        for _ in range(3):
-            request = rounds.request()
-            rounds.collect({n: one.respond(request) for n, one in clients.items()})
-        return rounds.request().basis.tolist()
-
-    sizes = {"a": 900, "b": 1000}
-    assert asked(sizes) == asked({**sizes, "c": 90_000})
 
 
 # -- what it is good for ---------------------------------------------------------------
@@ -454,24 +418,6 @@ def test_one_length_is_the_floor_of_all_who_measure_from_a_center():
     assert typical.floor(edges, np.array([True, True, False])) == 0.0
 
 
-REFUSED = {
-    "mechanism": (FederatedDPPCA, {"mechanism": SpikedModel(4.0, 1.0)}),
-    "released": (
-        FederatedDPPCA,
-        {"release": ComponentCovariance(2.0, components=np.eye(P)[:2])},
-    ),
-    "rounds": (SparseDPPCA, {}),
-    "center": (DPPCA, {}),
-}
-
-
-@pytest.mark.parametrize(("says", "given"), REFUSED.items())
-def test_where_it_is_not_available_an_error_says_so(says, given):
-    cls, parameters = given
-    with pytest.raises(ValueError, match=says):
-        cls(2, center="shared", **parameters).fit(rows_of(0))
-
-
 def test_clients_and_server_agree_who_compares_pairs():
     """Else the server would refuse the noise that a client states."""
     rng, seen = np.random.default_rng(0), set()
@@ -487,13 +433,9 @@ def test_clients_and_server_agree_who_compares_pairs():
             )
             for name, n in zip("abc", sizes, strict=True)
         }
-        rounds = Rounds(Server(registered(clients), task))
-        while not rounds.done:
-            request = rounds.request()
-            rounds.collect({n: one.respond(request) for n, one in clients.items()})
-        assert not rounds.result().rejected
+        rounds = make_rounds(task, clients)
+        assert not hold(rounds, clients).rejected_
         for name, one in clients.items():
-            paired = not isinstance(one._releases._mean, np.ndarray)
-            assert rounds.server._limits[name].paired == paired
-            seen.add(paired)
+            assert rounds.parties[name].paired == one._rows.paired
+            seen.add(one._rows.paired)
     assert seen == {True, False}

@@ -1,6 +1,5 @@
-"""Tasks: one byte form for what means the same, and nothing else is taken for one."""
+"""Tasks: one form for the parameters of an estimator, and nothing else is one."""
 
-import contextlib
 import copy
 import hashlib
 import json
@@ -8,25 +7,16 @@ import pickle
 
 import numpy as np
 import pytest
+from federation_tools import make_task
 
-from skdpspectral import FederatedDPPCA, SparseDPPCA
-from skdpspectral._messages.codec import signed
+from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
     PrivateMean,
     SpikedModel,
 )
-from skdpspectral.decomposition._federated_client import run_in_process
-from skdpspectral.decomposition._pca_mechanisms import ComponentMechanism
-from skdpspectral.federation import (
-    LocalClient,
-    MessageError,
-    Rounds,
-    Server,
-    SpectralTask,
-    make_task,
-)
+from skdpspectral.federation import MessageError, SpectralTask
 
 MODEL = {"mechanism": SpikedModel(signal_variance=[4.0, 2.0], noise_variance=1.0)}
 SIDES = np.array([[-3.0, -2.0, -1.0, 0.0, -5.0], [1.0, 2.0, 7.0, 0.0, 5.0]])
@@ -36,6 +26,8 @@ PARAMETERS = {
     "other order of names": {"feature_names": list("edcba")},
     "names cut elsewhere": {"feature_names": ["ab", "", "c", "dä", "e\0"]},
     "matrix": {"aggregation": "matrix"},
+    "clients": {"min_clients": 2},
+    "weights": {"weights": {"a": 1.0, "b": 2.0}},
     "clip": {"clip_norm": 3.0},
     "center": {"clip_norm": 3.0, "center": "private"},
     "center's clip": {"clip_norm": 3.0, "center": PrivateMean(2.0)},
@@ -48,14 +40,16 @@ PARAMETERS = {
     "scaled box": {"bounds": tuple(SIDES), "scale": "bounds"},
     "rounds": {"n_rounds": 3},
     "two rounds": {"n_rounds": 2},
-    "no start": {"n_rounds": 3, "start": False},
-    "covariance": {"projection_norm": 4.0},
-    "other covariance": {"projection_norm": 4.000001},
+    "few features": {"n_rounds": 3, "n_nonzero_features": 3},
+    "start": {"n_rounds": 3, "init": np.eye(5)[:2]},
+    "covariance": {"release": ComponentCovariance(4.0)},
+    "other covariance": {"release": ComponentCovariance(4.000001)},
+    "given": {"release": ComponentCovariance(4.0, np.eye(5)[:2])},
     "private": {"mechanism": SpikedModel("private", "private")},
     "range": {"mechanism": SpikedModel("private", "private", norm_range=(1e-3, 1e3))},
     "model": MODEL,
     "other model": {"mechanism": SpikedModel([4.0, 2.5], 1.0)},
-    "model, covariance": {**MODEL, "model_covariance": True},
+    "model, covariance": {**MODEL, "release": "covariance"},
     "paper": {"mechanism": SpikedModel([4.0, 2.0], 1.0, calibration="paper")},
     "paper, constant": {
         "mechanism": SpikedModel(
@@ -69,18 +63,15 @@ TASKS |= {"one component": make_task(1, 5), "six features": make_task(2, 6)}
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_there_and_back(task):
-    data = task.to_bytes()
-    again = SpectralTask.from_bytes(data)
+    again = SpectralTask.from_json(task.to_json())
     assert again == task
     assert hash(again) == hash(task)
-    assert again.to_bytes() == data
-    assert again.digest == task.digest == hashlib.sha256(data).digest()[:16]
-    assert again.topics == task.topics
-    if not task.mechanism.spiked:
-        assert again.mechanisms(100, 0.5) == task.mechanisms(100, 0.5)
-    budget = (1000, 1.0, 1e-6, "x", False)  # the model needs 903 rows
-    assert again.plan(*budget) == task.plan(*budget)
-    rows = np.random.default_rng(0).normal(size=(9, task.rows.n_features))
+    assert again.to_json() == task.to_json()
+    assert again.digest == hashlib.sha256(task.to_json().encode()).digest()[:16]
+    assert [type(q) for q in again.queries] == [type(q) for q in task.queries]
+    budget = "a", 1000, 1.0, 1e-6  # the model needs 903 rows
+    assert again.party(*budget) == task.party(*budget)
+    rows = np.random.default_rng(0).normal(size=(9, task.n_features))
     found = [t.rows.for_second_moment(rows.copy()) for t in (task, again)]
     assert np.array_equal(*found)
     for copied in (copy.deepcopy(task), pickle.loads(pickle.dumps(task))):
@@ -94,189 +85,197 @@ def test_whatever_differs_has_another_digest():
 
 
 def test_what_means_the_same_has_the_same_digest():
-    task = make_task(2, 5, bounds=(-20, 20), clip_norm=3, center=PrivateMean())
-    for bounds in ([-20.0, 20.0], (np.full(5, -20), np.full(5, 20.0, np.float32))):
+    task = make_task(2, 5, bounds=(-20, 20), clip_norm=3, min_clients=2)
+    for bounds in ([-20.0, 20.0], np.array([-20, 20], dtype=np.float32)):
         same = make_task(
-            np.int64(2), 5, bounds=bounds, clip_norm=np.float64(3.0), center="private"
+            np.int64(2), 5, bounds=bounds, clip_norm=np.float64(3.0), min_clients=2
         )
         assert same == task
-    paper = SpikedModel([4, 2.0], 1, calibration="paper", sensitivity_constant=1)
-    assert make_task(2, 5, mechanism=paper) == TASKS["paper"]
-    assert make_task(2, 5, mechanism=Gaussian()) == TASKS["plain"]
-    pairs = [make_task(2, 5, bounds=(-1, 1), center=c) for c in ("auto", "pairs")]
-    assert pairs[0] == pairs[1] == make_task(2, 5, bounds=(-1, 1))
+    # What is of one party alone.
+    own = {"n_jobs": 2, "noise_seed": 3, "client_feature": 0}
+    assert SpectralTask(FederatedDPPCA(2, center="none", **own), 5) == TASKS["plain"]
     zeros = [make_task(1, 5, bounds=(zero, 1)) for zero in (0, 0.0, -0.0)]
     assert len({t.digest for t in zeros}) == 1
 
 
-def test_later_changes_of_the_bounds_change_no_task():
+def test_later_changes_of_parameters_change_no_task():
     low, high = SIDES.copy()
-    task = make_task(2, 5, bounds=(low, high))
-    before = task.to_bytes()
+    signal = np.array([4.0, 2.0])
+    estimators = [
+        FederatedDPPCA(2, bounds=(low, high)),
+        FederatedDPPCA(2, mechanism=SpikedModel(signal, 1.0)),
+    ]
+    tasks = [SpectralTask(estimator, 5) for estimator in estimators]
+    plans = [task.party("a", 1000, 1.0, 1e-6).plan for task in tasks]
     low -= 1.0
-    assert task.to_bytes() == before
-
-
-@pytest.mark.parametrize("name", ["start", "model_covariance"])
-@pytest.mark.parametrize("flag", [1, 2, "yes", None])
-def test_flags_are_booleans(name, flag):
-    """Two starts would be other shares of the budget under the same digest."""
-    rows = make_task(1, 4, clip_norm=1.0).rows
-    with pytest.raises(ValueError, match=f"{name} must be a boolean"):
-        SpectralTask(1, rows, n_rounds=2, **{name: flag})
-
-
-def test_later_changes_of_the_variances_change_no_task():
-    signal, lengths = np.array([4.0, 1.0]), [1e-3, 1e3]
-    mechanism = ComponentMechanism("spiked", signal, np.float32(0.5), lengths)
-    rows = make_task(1, 4, center="none").rows
-    task = SpectralTask(2, rows, mechanism=mechanism)
-    before = task.plan(1000, 1.0, 1e-6, "x", False)
     signal *= 100.0
-    lengths[0] = 1e-6
-    assert task.mechanism.signal == (4.0, 1.0)
-    assert task.mechanism.norm_range == (1e-3, 1e3)
-    assert type(task.mechanism.noise) is float
-    assert task.plan(1000, 1.0, 1e-6, "x", False) == before
-    assert SpectralTask.from_bytes(task.to_bytes()).mechanism == task.mechanism
+    estimators[0].set_params(n_components=1)
+    for task, plan in zip(tasks, plans, strict=True):
+        again = SpectralTask.from_json(task.to_json())
+        assert again.party("a", 1000, 1.0, 1e-6).plan == plan
+        assert again.n_components == 2
+        assert np.array_equal(
+            again.rows.to_data_units(None), task.rows.to_data_units(None)
+        )
 
 
-def mutate(data, rng):
-    """Flip bits, cut, lengthen or overwrite; never nothing at all."""
-    data, kind = bytearray(data), rng.integers(5)
-    if kind == 0:
-        for _ in range(rng.integers(1, 4)):
-            data[rng.integers(len(data))] ^= 1 << rng.integers(8)
-    elif kind == 1:
-        data = data[: rng.integers(len(data))]
-    elif kind == 2:
-        data += rng.bytes(rng.integers(1, 40))
-    elif kind == 3:  # a digit of the header
-        digits = [i for i, c in enumerate(data[:600]) if 48 <= c < 58]
-        data[rng.choice(digits)] = rng.integers(48, 58)
-    else:
-        start = rng.integers(len(data))
-        data[start : start + 8] = rng.bytes(len(data[start : start + 8]))
-    return bytes(data)
-
-
-@pytest.mark.parametrize("right", [False, True])
-def test_mutations_are_refused_or_another_valid_task(right):
-    """With a checksum made anew, what is read has the very bytes that were read."""
-    rng, read = np.random.default_rng(0), 0
-    forms = [task.to_bytes() for task in TASKS.values()]
-    for trial in range(4000):
-        data = forms[trial % len(forms)]
-        changed = signed(mutate(data[:-16], rng)) if right else mutate(data, rng)
-        if changed == data:
-            continue
-        try:
-            task = SpectralTask.from_bytes(changed)
-        except MessageError:
-            continue
-        assert right
-        assert task.to_bytes() == changed
-        assert task.digest != hashlib.sha256(data).digest()[:16]
-        with contextlib.suppress(ValueError):  # of numbers that no plan has
-            task.plan(10**6, 1.0, 1e-6, "x", False)
-        read += 1
-    assert (read > 20) == right
-
-
-def forged(name="box a feature", rest=None, mechanism=None, **changes):
-    """A task with another header, or other bounds, and a right digest."""
-    data = TASKS[name].to_bytes()
-    end = 8 + int.from_bytes(data[4:8], "little")
-    header = {**json.loads(data[8:end]), **changes}
-    if isinstance(mechanism, dict):
-        header["mechanism"] = {**header["mechanism"], **mechanism}
-    elif mechanism is not None:
-        header["mechanism"] = mechanism
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    rest = data[end:-16] if rest is None else rest
-    return signed(data[:4] + len(text).to_bytes(4, "little") + text + rest)
+def forged(name="box a feature", mechanism=None, parameters=None, **changes):
+    """A task with other content; None removes a parameter."""
+    form = {**json.loads(TASKS[name].to_json()), **changes}
+    form["parameters"] |= parameters or {}
+    if mechanism is not None:
+        form["parameters"]["mechanism"]["parameters"] |= mechanism
+    kept = {k: v for k, v in form["parameters"].items() if v != "gone"}
+    return json.dumps({**form, "parameters": kept}, sort_keys=True)
 
 
 BAD = [
-    ("must be bytes", "task"),
-    ("not a task", b"SKDF"),
-    ("not a task", pickle.dumps(list(range(100)))),
-    ("not a task", forged(kind="reply")),
-    ("damaged", TASKS["plain"].to_bytes()[:-1] + b"\0"),
-    ("has version 9, but this release reads version 3", forged(version=9)),
-    ("does not have its fields", forged(more=1)),
-    ("mechanism must be one of", forged(mechanism={"name": "other"})),
-    ("mechanism must be one of", forged(mechanism={"name": ["gaussian"]})),
-    ("not a valid task", forged(mechanism={"more": 1})),
-    ("not a valid task", forged(mechanism=3)),
-    ("a valid shape", forged(shape=[2, 6])),
-    ("invalid size", forged(shape=[5, 2])),
-    ("invalid size", forged(n_features=2**25)),
-    ("invalid size", forged(n_features=7)),
+    *[("not a valid task", text) for text in (b"\xff", "", "[]", "{}", "3", None)],
+    ("not a valid task", "[" * 100_000),
+    ("not the form of a task of this version", forged(version=9)),
+    ("not the form", forged(more=1)),
+    ("not the form", " " + TASKS["plain"].to_json()),
+    ("n_features must be", forged(n_features=5.0)),
+    ("not the form", forged("clip", parameters={"clip_norm": 3.0})),
+    ("clip_norm", forged("clip", parameters={"clip_norm": True})),
+    *[("not a valid task", forged(estimator=n)) for n in ("DPPCA", ["x"], None)],
+    ("n_features", forged(n_features=2**25)),
+    ("bounds", forged(n_features=7)),
     ("n_features", forged(n_features=True)),
-    ("n_components", forged(n_components=6)),
-    ("n_components", forged(n_components=2.0)),
-    ("n_rounds", forged(n_rounds=2000)),
-    ("start must be a boolean", forged(start=1)),
-    ("not a valid task", forged(aggregation=["matrix"])),
-    ("aggregation must be", forged(aggregation="sum")),
-    ("unknown center", forged(center="mean")),
-    ("unknown center", forged(center=[])),
-    ("scale must be", forged(scale=3)),
-    ("must be finite", forged(rest=np.full(10, np.nan).tobytes())),
-    ("bounds are reversed", forged(rest=np.arange(10.0)[::-1].tobytes())),
-    ("not the serialized form", forged(center_radius=1.0)),
-    ("not the serialized form", forged("clip", clip_norm=3)),
-    ("not a valid task", forged("clip", clip_norm=[3.0])),
-    ("not a valid task", forged("clip", clip_norm=float("nan"))),
+    *[
+        ("not a valid task", forged(parameters=given))
+        for given in (
+            *({"more": 1}, {"epsilon": 9.0}, {"n_rounds": 2}),
+            *({"n_components": 6}, {"n_components": 2.5}, {"aggregation": ["matrix"]}),
+            *({"aggregation": "sum"}, {"center": "mean"}, {"center": []}),
+            *({"scale": 3}, {"bounds": [[1.0] * 5, [0.0] * 5]}, {"bounds": [1, "x"]}),
+            *({"clip_norm": [3.0]}, {"clip_norm": float("nan")}, {"weights": 3}),
+            *({"mechanism": "other"}, {"mechanism": 3}, {"mechanism": {}}),
+            {"center": {"strategy": "Gaussian", "parameters": {"noise_variance": 1}}},
+            {"mechanism": {"strategy": "Window", "parameters": {}}},
+        )
+    ],
+    ("not the form", forged(parameters={"scale": "gone"})),
     ("one name for each|n_features=5", forged("names", feature_names=["x"])),
     ("feature_names", forged("names", feature_names="abcde")),
-    ("paper", forged("model", mechanism={"constant": 5.0})),
-    ("paper", forged("plain", mechanism={"calibration": "paper"})),
-    *(
-        ("task", forged("model", mechanism={"signal": [variance, 2.0]}))
-        for variance in (0.0, -4.0, 1.0, 1e300, 5e-324, "4", True)
-    ),
+    ("constant", forged("model", {"sensitivity_constant": 5.0})),
+    *[
+        ("not a valid task", forged("model", {"signal_variance": [variance, 2.0]}))
+        for variance in (0.0, -4.0, 1e300, 5e-324, "4")
+    ],
+    ("not a valid task", forged("model", {"more": 3})),
 ]
 
 
-@pytest.mark.parametrize(("says", "data"), BAD)
-def test_bad_bytes_say_what_is_wrong(says, data):
+@pytest.mark.parametrize(("says", "text"), BAD)
+def test_bad_tasks_say_what_is_wrong(says, text):
     with pytest.raises(MessageError, match=says):
-        SpectralTask.from_bytes(data)
+        SpectralTask.from_json(text)
 
 
-def test_a_model_is_checked_however_a_task_came_about():
-    """Bounded rows are no model."""
-    with pytest.raises(ValueError, match="not used with"):
-        SpectralTask(2, TASKS["box"].rows, mechanism=TASKS["model"].mechanism)
-    with pytest.raises(ValueError, match="n_components below"):
-        SpectralTask(5, TASKS["model"].rows, mechanism=TASKS["model"].mechanism)
+def test_mutations_are_refused_or_another_valid_task():
+    rng, read = np.random.default_rng(0), 0
+    forms = [task.to_json() for task in TASKS.values()]
+    for trial in range(3000):
+        text = forms[trial % len(forms)]
+        start, length = rng.integers(len(text)), rng.integers(0, 4)
+        if trial % 2:  # one digit for another
+            start = rng.choice([i for i, c in enumerate(text) if c.isdigit()])
+            length = 1
+        new = "".join(rng.choice([*'0123456789,:"{}[]-e. anul'], rng.integers(0, 4)))
+        changed = text[:start] + new + text[start + length :]
+        if changed == text:
+            continue
+        try:
+            task = SpectralTask.from_json(changed)
+        except MessageError:
+            continue
+        assert task.to_json() == changed
+        assert task.digest != hashlib.sha256(text.encode()).digest()[:16]
+        read += 1
+    assert read > 20
 
 
-BAD_TASKS = {
+REFUSED = {
     "feature_names must be a sequence": {"feature_names": "abcde"},
     "feature_names must be strings": {"feature_names": [1, 2, 3, 4, 5]},
     "feature_names must have n_features=5": {"feature_names": ["a"]},
     "feature_names must differ": {"feature_names": list("abcda")},
     "feature_names must be valid": {"feature_names": [*"abcd", "\udc80"]},
     "n_rounds": {"n_rounds": 1.5},
-    "n_rounds must": {"n_rounds": -1},
-    "n_components": {"n_components": 6},
+    "n_rounds.*Got -1": {"n_rounds": -1},
+    "n_components=6 must be at most": {"n_components": 6},
+    "n_features must": {"n_features": 0},
+    "n_features=16777217": {"n_features": 2**24 + 1},
     "center": {"center": "mean"},
-    "projection_norm": {"projection_norm": "4"},
-    "projection_norm must": {"projection_norm": np.nan},
-    "projection_norm must be in": {"projection_norm": 0.0},
+    "weights must not be an array": {"weights": [1.0, 2.0, 3.0]},
+    "weights must be finite": {"weights": dict.fromkeys("abc", 0.0)},
+    "epsilon of a task must be the default": {"epsilon": 2.0},
+    "delta of a task": {"delta": 1e-7},
+    "requires a projection_norm": {"release": "covariance"},
+    "projection_norm": {"release": ComponentCovariance("4")},
+    "projection_norm.*Got nan": {"release": ComponentCovariance(np.nan)},
+    "n_nonzero_features=1": {"n_rounds": 1, "n_nonzero_features": 1},
+    "n_nonzero_features=7": {"n_rounds": 1, "n_nonzero_features": 7},
+    "init must be finite public": {"n_rounds": 1, "init": np.eye(3, 5)},
+    "components must be finite": {"release": ComponentCovariance(1.0, np.eye(3, 5))},
+    'center="shared" requires': {"n_rounds": 1, "center": "shared"},
+    "n_features of at most 2000": {
+        "mechanism": SpikedModel(4.0, 1.0),
+        "n_features": 2001,
+        "aggregation": "matrix",
+    },
+    "projection_norm are not used": {**MODEL, "release": ComponentCovariance(1.0)},
+    "components and projection_norm are not": {
+        **MODEL,
+        "release": ComponentCovariance(None, np.eye(2, 5)),
+    },
+    "needs public variances|state signal_variance": {
+        "mechanism": SpikedModel("private", "private"),
+        "aggregation": "matrix",
+    },
+    "signal_variance": {"mechanism": SpikedModel(None, 1.0)},
+    "clip_norm, scale and center": {**MODEL, "clip_norm": 1.0},
+    "n_components below n_features": {
+        "mechanism": SpikedModel(4.0, 1.0),
+        "n_components": 5,
+    },
+    "norm_range is reversed": {
+        "mechanism": SpikedModel("private", "private", norm_range=(2.0, 1.0))
+    },
+    "noise_variance is not used": {"mechanism": Gaussian(1.0)},
+    "mechanism": {"mechanism": "two-stage"},
 }
 
 
-@pytest.mark.parametrize(("says", "given"), BAD_TASKS.items())
+@pytest.mark.parametrize(("says", "given"), REFUSED.items())
 def test_bad_parameters(says, given):
     with pytest.raises(ValueError, match=says):
         make_task(**{"n_components": 2, "n_features": 5, **given})
 
 
-# -- units -----------------------------------------------------------------------------
+def test_a_task_is_of_an_estimator_with_clients():
+    with pytest.raises(TypeError, match="FederatedDPPCA or a SparseDPPCA"):
+        SpectralTask(DPPCA(), 5)
+
+
+DEPENDENT = {
+    "zero": np.zeros((2, 6)),
+    "one row of zeros": np.eye(2, 6) * [[1.0], [0.0]],
+    "equal rows": np.ones((2, 6)),
+    "multiples": np.outer([1.0, -3e200], np.arange(6)),
+    "but for rounding": np.ones((2, 6)) + [[0.0], [1e-13]] * np.eye(1, 6),
+}
+
+
+@pytest.mark.parametrize("init", DEPENDENT.values(), ids=DEPENDENT)
+def test_dependent_rows_are_no_start(init):
+    with pytest.raises(ValueError, match="linearly independent"):
+        SpectralTask(SparseDPPCA(2, init=init), 6)
+    for scale in (1e-300, 1.0, 1e300):
+        good = scale * np.array([[1.0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1.001]])
+        assert SpectralTask(SparseDPPCA(2, init=good), 6).n_steps == 1
+
 
 BOXES = [
     {},
@@ -288,50 +287,20 @@ BOXES = [
 
 
 @pytest.mark.parametrize("given", BOXES)
-def test_lengths_are_in_units_of_the_data_as_those_of_the_estimator(given):
-    estimator = FederatedDPPCA(2, release=ComponentCovariance(7.0), **given)
-    task = make_task(2, 5, projection_norm=7.0, **given)
-    assert task == estimator._task(5)
+def test_lengths_are_in_units_of_the_data(given):
+    task = make_task(2, 5, release=ComponentCovariance(7.0), **given)
     half = 1.0
     if "bounds" in given and not given.get("scale"):
         half = 0.5 * np.max(np.subtract(given["bounds"][1], given["bounds"][0]))
     assert task.projection_norm == pytest.approx(7.0 / half)
-    sparse = SparseDPPCA(2, n_rounds=3, **given)
-    assert make_task(2, 5, n_rounds=3, aggregation="matrix", **given) == sparse._task(5)
-
-
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-@pytest.mark.parametrize("given", BOXES)
-def test_both_give_the_same_covariance(given):
-    """Without noise, of a task by hand and of the estimator, in units of the data."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 5)) * [5.0, 3.0, 1.0, 1.0, 1.0]
-    sites = np.repeat(["a", "b"], 200)
-    model = FederatedDPPCA(2, release=ComponentCovariance(7.0), epsilon=None, **given)
-    model.fit(X, clients=sites)
-    task = make_task(2, 5, projection_norm=7.0, **given)
-    clients = {k: LocalClient(k, X[sites == k], task, epsilon=None) for k in "ab"}
-    server = Server({k: c.registration for k, c in clients.items()}, task)
-    found = run_in_process(Rounds(server), clients)
-    np.testing.assert_allclose(found.explained_variance, model.explained_variance_)
-    np.testing.assert_allclose(found.components, model.components_)
-    np.testing.assert_allclose(found.mean, model.mean_)
-    if given is BOXES[1]:
-        rows = X - X.mean(axis=0)
-        scores = rows @ found.components.T
-        scores *= np.minimum(1.0, 7.0 / np.linalg.norm(scores, axis=1))[:, None]
-        top = np.linalg.eigvalsh(scores.T @ scores / 400)[::-1]
-        # Clients subtract means of their own, which differ by some tenth.
-        np.testing.assert_allclose(found.explained_variance, top, rtol=0.02)
 
 
 @pytest.mark.parametrize("n_samples", [np.float32(5000), 5000.0, True, 0])
 def test_numbers_of_rows_are_whole_numbers(n_samples):
     """An equal number of a narrow type would round the noise of all that ask later."""
     task = make_task(2, 6, bounds=(-1, 1))
-    for ask in (task.statistic, lambda n: task.plan(n, 1.0, 1e-6, "any", False)):
-        with pytest.raises(ValueError, match="n_samples must be a positive integer"):
-            ask(n_samples)
-    plans = [task.plan(n, 1.0, 1e-6, "any", False) for n in (np.int32(5000), 5000)]
-    anew = make_task(2, 6, bounds=(-1, 1)).plan(5000, 1.0, 1e-6, "any", False)
+    with pytest.raises(ValueError, match="'a': n_samples must be a positive integer"):
+        task.party("a", n_samples, 1.0, 1e-6)
+    plans = [task.party("a", n, 1.0, 1e-6).plan for n in (np.int32(5000), 5000)]
+    anew = make_task(2, 6, bounds=(-1, 1)).party("a", 5000, 1.0, 1e-6).plan
     assert plans == [anew, anew]

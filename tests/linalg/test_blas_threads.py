@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skdpspectral import DPPCA, DPCovariance, JMECovariance
+from skdpspectral import DPCovariance, JMECovariance
 from skdpspectral._linalg import walks as threads
 from skdpspectral._linalg.walks import blas_threads, map_in_threads
-from skdpspectral.model_selection import PrivateSearchCV, _private_search
-from skdpspectral.neural_network import DPAdamRegressor
-from skdpspectral.neural_network import _kernels as neural_network
 
 
 def pools():
@@ -69,25 +66,6 @@ def test_small_matrices_have_one_beside_large_ones_of_another_thread(first):
     finally:
         over.set()
         thread.join()
-
-
-def test_predictions_of_networks_have_one(monkeypatch):
-    seen, found = [], neural_network.activations
-    monkeypatch.setattr(
-        neural_network, "activations", lambda *a: seen.append(pools()) or found(*a)
-    )
-    X = np.random.default_rng(0).standard_normal((40, 3))
-    model = DPAdamRegressor(target_bounds=(-1.0, 1.0)).fit(X, X[:, 0] > 0)
-    assert seen == [{1}] * len(seen)
-    seen.clear()
-    model.predict(X)
-    assert seen == [{1}]
-
-
-def test_an_error_lifts_the_limit():
-    with pytest.raises(KeyError), blas_threads(0):
-        raise KeyError
-    assert pools() == {3}
 
 
 def test_the_last_of_several_threads_lifts_the_limit():
@@ -162,13 +140,3 @@ def test_fits_have_one(monkeypatch):
     assert all(found == {1} for found in seen)
     # Its caller has all of them, while the path waits.
     assert pools() == {3}
-
-
-def test_a_search_does_not_limit_the_models_of_others(monkeypatch):
-    def stop(*args):
-        raise KeyError(pools())
-
-    search = PrivateSearchCV(DPPCA(1), {"n_components": [2]}, scoring="accuracy")
-    monkeypatch.setattr(_private_search, "checked_form", stop)
-    with pytest.raises(KeyError, match=r"\{3\}"):
-        search.fit(np.eye(40, 3))

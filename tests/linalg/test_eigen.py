@@ -5,10 +5,10 @@ import pytest
 
 from skdpspectral._linalg import eigen
 from skdpspectral._linalg.eigen import flip_signs, top_eigh
+from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.decomposition import _spiked as spiked_projector
 from skdpspectral.decomposition._bounded_moments import SecondMoment
-from skdpspectral.federation import make_task
 from skdpspectral.metrics import subspace_distance
 
 
@@ -74,11 +74,10 @@ def test_eigenvalues_that_are_alike():
     rows[np.arange(3000), np.arange(3000) % 20] = 1.0
     rows /= np.linalg.norm(rows, axis=1)[:, None]
     failing = np.tril(rows.T @ rows / 3000)
-    task = make_task(
-        19, 20, bounds=(-1.0, 2.0), clip_norm=1.0, center="none", scale="bounds"
-    )
+    box = {"bounds": (-1.0, 2.0), "scale": "bounds"}
+    bounds = RowBounds(20, clip_norm=1.0, center="none", **box)
     axes = np.eye(20)[np.arange(3000) % 20]
-    moment = SecondMoment(task.rows, len(axes)).kernel(axes, None)
+    moment = SecondMoment(bounds, len(axes)).kernel(axes, None)
     for matrix in (failing, moment):
         whole = np.tril(matrix) + np.tril(matrix, -1).T
         for rank in range(1, 21):

@@ -204,19 +204,6 @@ def test_thresholding_pursuit_is_a_run_of_steps(setting):
             assert set(found.support[i, : allowed[i]]) == set(state[0])
 
 
-@pytest.mark.parametrize("sparsity", [1, 3])
-def test_pursuit_takes_up_the_features_that_it_starts_from(sparsity):
-    """The first support, of no feature yet, is written as the first features."""
-    tasks = Tasks(np.full(5, 100), sparsity=sparsity, **NO_RIDGES)
-    tasks.coef[:] = 0.0
-    tasks.coef[:, :sparsity] = np.arange(9.0, 9.0 - sparsity, -1.0)
-    tasks.y = np.vecdot(tasks.X, tasks.coef[tasks.codes])
-    for block, scores, squares in tasks.blocks():
-        squares[:] = squares.mean()
-        fit = pursuits.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
-        np.testing.assert_allclose(fit.loss, 0.0, atol=1e-18)
-
-
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
 def test_a_support_at_rest_keeps_its_step(order):
     """In whatever order it is written: shorter steps could not leave it later."""
@@ -362,14 +349,6 @@ def test_solve_each_bears_what_has_no_solution():
     assert empty.shape == (3, 0, 1)
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_solve_each_of_equal_columns(size):
-    """Any of the solutions will do; predictions are the same for all."""
-    gram = np.ones((3, size, size)) * np.array([1e-200, 1.0, 1e200])[:, None, None]
-    found = solve_each(gram, gram[:, :, :1])
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-3)
-
-
 def pack_symmetric(matrices):
     """Upper triangles with off-diagonals times sqrt(2): an isometry."""
     rows, columns = np.triu_indices(matrices.shape[1])
@@ -399,47 +378,29 @@ def plain_change(tasks, weights, residual):
     return solution.reshape(RANK, N_FEATURES).T
 
 
-@pytest.mark.parametrize("solver", ["direct", "cached", "auto"])
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_shared_step_is_least_squares(solver, n_jobs):
+def test_shared_steps_lead_to_least_squares(n_jobs):
+    """Each step is a few conjugate gradients from where the last one ended."""
     tasks = Tasks()
     weights = weights_of(tasks)
-    gradient = tasks.X.T @ (tasks.y[:, None] * weights[tasks.codes])
-    step = shared.SharedStep(tasks.rows(), solver, n_jobs)
+    alternating = alternation(tasks, n_jobs=n_jobs)
+    change = np.zeros((N_FEATURES, RANK))
+    for _ in range(30):
+        rest = tasks.y - (tasks.X @ change * weights[tasks.codes]).sum(axis=1)
+        gradient = tasks.X.T @ (rest[:, None] * weights[tasks.codes])
+        change += alternating.shared_step(weights, gradient)
     expected = plain_change(tasks, weights, tasks.y)
-    np.testing.assert_allclose(step(weights, gradient), expected, rtol=1e-7)
-    # A second time, from what is cached.
-    np.testing.assert_allclose(step(weights, gradient), expected, rtol=1e-7)
+    np.testing.assert_allclose(change, expected, rtol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("n_features", "solver"), [(12, "cached"), (24, "cached"), (25, "cg")]
-)
-def test_auto_solver(n_features, solver):
-    X = np.ones((4, n_features))
-    rows = per_user.UserRows(X, np.ones(4), np.arange(4), 4)
-    assert shared.SharedStep(rows, "auto").solver == solver
-
-
-@pytest.mark.parametrize("solver", ["direct", "cached", "cg"])
-def test_a_shared_step_without_weights_or_rows_is_finite(solver):
+def test_a_shared_step_without_weights_or_rows_is_finite():
     tasks = Tasks()
-    step = shared.SharedStep(tasks.rows(), solver)
     zeros = np.zeros((len(tasks.counts), RANK))
+    step = alternation(tasks).shared_step
     change = step(zeros, np.zeros((N_FEATURES, RANK)))
     np.testing.assert_array_equal(change, 0.0)
     nothing = step(zeros[:, :0], np.zeros((N_FEATURES, 0)))
     assert nothing.shape == (N_FEATURES, 0)
-
-
-@pytest.mark.parametrize("rank", [1, 3])
-def test_positive_qr(rank):
-    U = np.random.default_rng(0).standard_normal((6, rank))
-    Q, R = shared.positive_qr(U)
-    np.testing.assert_allclose(Q @ R, U, atol=1e-14)
-    np.testing.assert_allclose(Q.T @ Q, np.eye(rank), atol=1e-14)
-    assert np.all(np.diagonal(R) > 0)
-    np.testing.assert_array_equal(R, np.triu(R))
 
 
 # -- what users contribute -------------------------------------------------------------
@@ -483,25 +444,6 @@ def test_start_moments_have_unit_norm_whatever_the_size():
         tasks.y /= size
 
 
-def test_start_moments_of_nothing_are_zero():
-    block = per_user.Block(
-        np.ones((2, 3, 4)), np.zeros((2, 3)), np.full(2, 3), np.arange(2)
-    )
-    np.testing.assert_array_equal(moments.start_moments(block), 0.0)
-    block.y[0] = np.inf
-    assert not moments.start_moments(block).any()
-
-
-@pytest.mark.parametrize("rank", [1, 3])
-def test_leading_directions_are_those_of_the_largest_values(rank):
-    values = np.array([3.0, -9.0, 2.0, 1.0])
-    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
-    packed = pack_symmetric(((Q * values) @ Q.T)[None])[0]
-    found = moments.leading_directions(packed, rank, 4)
-    overlap = np.abs(found.T @ Q[:, [0, 2, 3][:rank]])
-    np.testing.assert_allclose(overlap, np.eye(rank), atol=1e-12)
-
-
 def test_solve_moments_is_least_squares():
     """From exact sums, U of noise-free targets comes back."""
     tasks = Tasks()
@@ -529,12 +471,6 @@ def test_solve_moments_floors_the_curvature():
     np.testing.assert_array_equal(found, 0.0)
 
 
-def test_row_norms():
-    vectors = np.array([[3.0, 4.0], [np.nan, 1.0], [np.inf, 0.0], [0.0, 0.0]])
-    found = moments.row_norms(vectors)
-    np.testing.assert_array_equal(found, [5.0, np.inf, np.inf, 0.0])
-
-
 # -- starts and alternation ------------------------------------------------------------
 
 
@@ -543,38 +479,9 @@ def alternation(tasks, **options):
     return _kernels_shared.AlternatingSolver(tasks.rows(), tasks.rules, **options)
 
 
-def distance(U, V):
-    return np.linalg.norm(U - V @ (V.T @ U))
-
-
-def quiet(iteration, move):
-    return False
-
-
-@pytest.mark.slow
-@pytest.mark.dependencies
-@pytest.mark.parametrize(
-    "setting", [{**RIDGES, "sparsity": 0}, NO_RIDGES], ids=["ridges", "sparse"]
-)
-def test_solvers_have_one_fixed_point(setting):
-    """From one start, until U is at rest, whichever way it is improved."""
-    tasks = Tasks(np.full(40, 30), 0.05, prior=np.zeros(RANK), **setting)
-    found = {}
-    for solver in ("direct", "cached", "cg"):
-        alternating = alternation(tasks, solver=solver)
-        U, _, converged = alternating.fit(tasks.U, 200, 1e-12, quiet)
-        assert converged
-        found[solver] = U, alternating.users.loss.sum()
-    # With penalties of w, U at rest still stretches, by a step of the solver's own.
-    for solver in ("cached", "cg") if "sparsity" not in setting else ("cached",):
-        assert distance(found[solver][0], found["direct"][0]) < 1e-8
-        np.testing.assert_allclose(found[solver][1], found["direct"][1], rtol=1e-8)
-
-
-@pytest.mark.parametrize("solver", ["direct", "cg"])
-def test_the_total_loss_falls_from_step_to_step(solver):
+def test_the_total_loss_falls_from_step_to_step():
     tasks = Tasks(np.full(60, 15), noise=0.5, **NO_RIDGES)
-    alternating, losses = alternation(tasks, solver=solver), []
+    alternating, losses = alternation(tasks), []
 
     def note(iteration, move):
         losses.append(alternating.users.loss.sum())

@@ -8,7 +8,6 @@ from skdpspectral._linalg.walks import (
     OuterProductSum,
     blocked_mean,
     blocked_second_moment,
-    row_blocks,
 )
 from skdpspectral.sensitivity import summation_error
 
@@ -25,20 +24,6 @@ def test_blocked_moments(n, p):
     np.testing.assert_allclose(np.tril(second), np.tril(X.T @ X / n), atol=1e-12)
     assert second.flags.f_contiguous
     np.testing.assert_allclose(blocked_mean(X, same), X.mean(axis=0), atol=1e-13)
-
-
-def test_row_maps_see_every_row_once():
-    X = np.arange(10.0).reshape(-1, 1)
-    seen = []
-
-    def remember(block):
-        seen.append(block.copy())
-        return block
-
-    blocked_mean(X, remember, 4)
-    np.testing.assert_array_equal(np.vstack(seen), X)
-    assert [len(block) for block in seen] == [4, 4, 2]
-    assert list(row_blocks(0)) == []
 
 
 def test_blocks_are_summed_in_groups(monkeypatch):
@@ -70,16 +55,6 @@ def test_sums_in_groups_stay_within_their_bound(monkeypatch):
     exact = 1.0 + 2.0**-30
     assert abs(found[0] - exact) <= summation_error(exact, n, 1, 64)
     assert summation_error(exact, n, 1, 64) < 0.05 * summation_error(exact, n, 1)
-
-
-def test_wide_rows_are_summed_panel_by_panel():
-    X = np.random.default_rng(2).standard_normal((40, 2100))
-    moment = OuterProductSum(2100).update(X[:25]).update(X[25:])
-    assert moment.total.flags.f_contiguous
-    np.testing.assert_allclose(np.tril(moment.total), np.tril(X.T @ X), atol=1e-11)
-    # Nothing is said of the other triangle, and nothing is written to it but the
-    # squares on the diagonal.
-    assert np.count_nonzero(np.triu(moment.total, 256)) == 0
 
 
 def test_short_parts_of_blocks_are_summed_together():

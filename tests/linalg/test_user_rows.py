@@ -61,7 +61,6 @@ def test_every_row_is_in_one_block(monkeypatch, block_numbers, shuffled):
     assert_same_rows(rows, X, y, codes, rtol=0, atol=0)
     np.testing.assert_array_equal(rows.counts, COUNTS)
     sizes = [block.X.size for block in rows.blocks()]
-    assert rows.n_numbers == sum(sizes)
     longest = max(padded_heights(COUNTS)) * N_FEATURES
     assert max(sizes) <= max(block_numbers, longest)
 
@@ -117,14 +116,6 @@ def test_centering_subtracts_each_users_own_means(shuffled):
     assert_same_rows(rows, expected_X / scale, expected_y, codes, atol=1e-13)
 
 
-CHOICES = {
-    "all": (None, np.arange(N_FEATURES)),
-    "all but the first": (slice(1, None), np.arange(1, N_FEATURES)),
-    "all but the last": (slice(None, -1), np.arange(N_FEATURES - 1)),
-    "all but one": (np.array([0, 1, 3, 4]), np.array([0, 1, 3, 4])),
-}
-
-
 def mapped(X, folder):
     np.save(folder / "X.npy", X)
     return np.load(folder / "X.npy", mmap_mode="r")
@@ -140,25 +131,19 @@ STORES = {
 
 
 @pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("columns", CHOICES)
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_the_way_rows_are_stored_does_not_change_a_bit(
-    tmp_path, store, columns, shuffled
-):
+def test_the_way_rows_are_stored_does_not_change_a_bit(tmp_path, store, shuffled):
     X, y, codes = table()
     X = X.astype("f4").astype("f8")
-    given, expected = CHOICES[columns]
     order = interleaved(codes) if shuffled else np.arange(len(y))
-    plain = UserRows(X[:, expected], y, codes, len(COUNTS), center=True)
+    plain = UserRows(X, y, codes, len(COUNTS), center=True)
     rows = UserRows(
         STORES[store](X[order], tmp_path),
         y[order],
         codes[order],
         len(COUNTS),
-        columns=given,
         center=True,
     )
-    assert rows.n_features == len(expected)
     for found, wanted in zip(rows.blocks(), plain.blocks(), strict=True):
         assert found.X.dtype == np.float64
         assert found.X.tobytes() == wanted.X.tobytes()
@@ -181,28 +166,3 @@ def test_column_scales_are_root_mean_squares_of_the_rows_alone(n_jobs):
     expected = np.sqrt(np.square(X).mean(axis=0))
     expected[2] = 1.0  # a feature without extent is not scaled
     np.testing.assert_allclose(column_scales(rows, n_jobs), expected, rtol=1e-13)
-
-
-def test_rescaling_forgets_what_was_kept():
-    X, y, codes = table()
-    rows = UserRows(X, y, codes, len(COUNTS))
-    rows.keep()
-    before = [rows.column_squares(block) for block in rows.blocks()]
-    rows.rescale(np.full(N_FEATURES, 2.0))
-    after = [rows.column_squares(block) for block in rows.blocks()]
-    for first, second in zip(before, after, strict=True):
-        np.testing.assert_allclose(first, 4.0 * second, rtol=1e-14)
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_column_squares_of_part_of_a_block(kept):
-    X, y, codes = table()
-    rows = UserRows(X, y, codes, len(COUNTS))
-    if kept:
-        rows.keep()
-    for block in rows.blocks():
-        part = block.take(np.arange(len(block))[::-2])
-        expected = np.square(part.X).sum(axis=1)
-        np.testing.assert_allclose(rows.column_squares(part), expected, rtol=1e-14)
-        squares = np.square(block.X).sum(axis=1)
-        np.testing.assert_allclose(rows.column_squares(block), squares, rtol=1e-14)

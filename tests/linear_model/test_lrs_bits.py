@@ -56,7 +56,6 @@ def arranged(rng, users, layout, options):
         for code in range(len(users)):
             order[mixed == code] = np.flatnonzero(codes == code)
         X, y, codes = X[order], y[order], mixed
-    columns = None
     if layout == "columns":
         X = np.asfortranarray(X)
     elif layout == "float32 copy":
@@ -64,11 +63,8 @@ def arranged(rng, users, layout, options):
     elif layout.startswith("ids"):
         d = X.shape[1]
         place = {"ids first": 0, "ids last": d, "ids between": d // 2}[layout]
-        X = np.insert(X, place, codes, axis=1)
-        columns = {0: slice(1, None), d: slice(None, -1)}.get(place)
-        if columns is None:
-            columns = np.delete(np.arange(d + 1), place)
-    return per_user.UserRows(X, y, codes, len(users), columns=columns, **options)
+        X = np.delete(np.insert(X, place, codes, axis=1), place, axis=1)
+    return per_user.UserRows(X, y, codes, len(users), **options)
 
 
 def numbers_of(rows, code, rules, U):
@@ -184,33 +180,6 @@ def test_what_is_released_is_the_same_sum_in_any_parts(clip_norm, monkeypatch):
         assert list(in_parts) == list(together)
         for name, sums in together.items():
             np.testing.assert_array_equal(in_parts[name], sums, err_msg=name)
-
-
-@pytest.mark.parametrize("d", [1, 3, 20])
-def test_threads_sum_to_the_same_bits(d):
-    rng = np.random.default_rng(0)
-    users = [some_user(rng, m, d) for m in rng.integers(1, 40, 60)]
-    rows = arranged(rng, users, "rows", {"center": True})
-    sums = []
-    for n_jobs in (None, 1, 2, 3):
-        found = rows.map(
-            lambda block: per_user.sum_on_grid(
-                _kernels_shared.start_moments(block), 2.0**-19
-            ),
-            n_jobs,
-        )
-        sums.append(sum(found))
-    for other in sums[1:]:
-        np.testing.assert_array_equal(other, sums[0])
-
-
-def test_the_comparison_can_fail():
-    """Sums over rows of all users at once depend on the company."""
-    users = list(alike(40, 7, 5).values())
-    X = np.concatenate([rows for rows, _ in users])
-    running = np.cumsum(X, axis=0)
-    own = running[20 * 7 + 6] - running[20 * 7 - 1]
-    assert np.any(own != users[20][0].sum(axis=0))
 
 
 # -- what stays with a user ------------------------------------------------------------

@@ -2,13 +2,9 @@
 
 import numpy as np
 import pytest
-from lrs_tools import alike, scripted, table
-from sklearn.base import clone
+from lrs_tools import alike, table
 
 from skdpspectral import (
-    DPAdamRegressor,
-    JMECovariance,
-    LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
 )
@@ -89,69 +85,6 @@ def test_callbacks_of_a_private_fit_learn_that_a_step_was_made(fails, monkeypatc
     assert len(accountant.ledger) == 1
 
 
-class Switch(Spy):
-    """A callback that sets epsilon of what it is told about."""
-
-    def __init__(self, epsilon):
-        super().__init__()
-        self.epsilon = epsilon
-
-    def setup(self, estimator, context):
-        super().setup(estimator, context)
-        estimator.set_params(epsilon=self.epsilon)
-
-
-@needs_callbacks
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(
-    "model",
-    [
-        LRSRegressor(),
-        LRSMLPRegressor(hidden_layer_sizes=2),
-        JMECovariance(),
-        DPAdamRegressor(target_bounds=(-1, 1)),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_callbacks_change_no_fit(model):
-    for epsilon, other in ((None, 1.0), (1.0, None)):
-        spy = Switch(other)
-        fitted = clone(model).set_params(epsilon=epsilon).set_callbacks(spy).fit(X, Y)
-        assert fitted.epsilon == epsilon
-        assert fitted.privacy_.private is (epsilon is not None)
-        assert any(value is not None for value in spy.given) is (epsilon is None)
-
-
-@needs_callbacks
-def test_what_another_thread_makes_private_is_not_shown(monkeypatch):
-    start = LRSRegressor._unread
-
-    def switched(model, *data):
-        model.set_params(epsilon=1.0)
-        return start(model, *data)
-
-    monkeypatch.setattr(LRSRegressor, "_unread", switched)
-    spy = Spy()
-    model = LRSRegressor(user_feature=0, epsilon=None).set_callbacks(spy).fit(X, Y)
-    assert model.privacy_.private
-    assert all(value is None for value in spy.given)
-
-
-@needs_callbacks
-def test_callbacks_leave_the_transcript_as_it_is():
-    transcripts = []
-    for callbacks in ([], [Spy()]):
-        with scripted() as asked:
-            model = LRSRegressor(user_feature=0, solver=PrivateRounds(n_rounds=3))
-            transcripts.append((model.set_callbacks(*callbacks).fit(X, Y), asked))
-    (plain, one), (watched, other) = transcripts
-    assert list(one) == list(other)
-    for key in one:
-        np.testing.assert_array_equal(one[key], other[key])
-    np.testing.assert_array_equal(plain.components_, watched.components_)
-
-
 @needs_callbacks
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -165,18 +98,3 @@ def test_callbacks_of_a_fit_without_privacy_see_and_stop_it():
     assert model.n_iter_ == 1
     assert spy.tasks == ["step", "fit", "teardown"]
     assert all(np.shape(X) == np.shape(value) for value in spy.given[::4])
-
-
-@needs_callbacks
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("epsilon", [1.0, None])
-def test_progress_bars_run(epsilon, capsys):
-    pytest.importorskip("rich")
-    from sklearn.callback import ProgressBar
-
-    model = LRSRegressor(user_feature=0, epsilon=epsilon)
-    if epsilon is None:
-        model.set_params(solver=Alternation(max_iter=3))
-    model.set_callbacks(ProgressBar()).fit(X, Y)
-    assert "LRSRegressor" in capsys.readouterr().out

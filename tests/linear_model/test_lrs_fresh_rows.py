@@ -8,7 +8,7 @@ from skdpspectral import LRSRegressor
 from skdpspectral._linalg.per_user import UserRows
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.federation import GroupTask
-from skdpspectral.linear_model import GivenDirections, PrivateRounds
+from skdpspectral.linear_model import PrivateRounds
 
 COUNTS = [7, 1, 3, 2, 12]
 
@@ -31,21 +31,6 @@ def seen(rows):
             assert not X[n:].any()
             found[int(user)] = X[:n]
     return found
-
-
-@pytest.mark.parametrize("shuffled", [False, True])
-def test_every_row_is_in_one_part(shuffled):
-    n_rows, n_parts = sum(COUNTS), 3
-    order = np.random.default_rng(1).permutation(n_rows) if shuffled else None
-    X, codes = table(order)
-    whole = UserRows(X, np.zeros(n_rows), codes, len(COUNTS))
-    parts = [seen(whole.dealt(part, n_parts)) for part in range(n_parts)]
-    for user, n in enumerate(COUNTS):
-        own = X[codes == user]
-        for part in range(n_parts):
-            # In turn; who has fewer rows has one of them again and again.
-            wanted = own[part::n_parts] if n >= n_parts else own[[part % n]]
-            np.testing.assert_array_equal(parts[part][user], wanted)
 
 
 def test_parts_are_centered_by_themselves_and_keep_to_their_users():
@@ -110,21 +95,13 @@ def test_each_release_has_a_part_of_its_own(init, monkeypatch):
     assert asked.count((2, 3)) == 1
 
 
-@pytest.mark.filterwarnings("ignore:epsilon=None")
-def test_without_rounds_there_is_nothing_to_deal():
-    (X, y, users), _ = tripled()
-    solver = PrivateRounds(fresh_rows=True)
-    with pytest.raises(ValueError, match="fresh_rows"):
-        LRSRegressor(epsilon=None, solver=solver).fit(X, y, users=users)
-
-
 @pytest.mark.parametrize(
     "parameters",
     [
         {"solver": PrivateRounds(fresh_rows=True)},
-        {"solver": GivenDirections(np.eye(5)[:1])},
+        {"solver": PrivateRounds(0, init=np.eye(5)[:1])},
     ],
 )
 def test_groups_of_users_answer_by_all_rows(parameters):
-    with pytest.raises(ValueError, match=r"fresh_rows|GivenDirections"):
+    with pytest.raises(ValueError, match=r"fresh_rows|nothing would be released"):
         GroupTask(LRSRegressor(**parameters), 5)

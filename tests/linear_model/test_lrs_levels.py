@@ -10,11 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
-from skdpspectral._linalg import per_user
 from skdpspectral.linear_model import (
     UserIntercept,
-    _kernels_shared,
-    _kernels_users,
     personalize,
 )
 
@@ -59,19 +56,6 @@ def test_all_features_free_is_a_ridge_regression_a_user(sparsity, level, scale):
         found = model.get_coef(user) * (1.0 if scale is False else np.array(scale))
         np.testing.assert_allclose(found, coef, atol=1e-8)
         assert model.get_intercept(user) == pytest.approx(intercept, abs=1e-8)
-
-
-def test_the_direct_ridge_is_where_the_pursuits_end():
-    """For users of many rows, whom they allow all features."""
-    X, y, users = tasks()
-    rows = per_user.UserRows(X, y, users, len(COUNTS), center=True)
-    rules = _kernels_users.LocalRules(4, 10.0, 7.0, np.zeros(0))
-    many = COUNTS >= 8
-    none = np.zeros((4, 0))
-    pursued = _kernels_shared.solve_users(rows, none, rules).coefficients(none)
-    free = _kernels_users.LocalRules(4, 10.0, 7.0, np.zeros(0), free=True)
-    direct = _kernels_shared.solve_users(rows, none, free).coefficients(none)
-    np.testing.assert_allclose(direct[many], pursued[many], atol=1e-8)
 
 
 @without_privacy
@@ -186,19 +170,6 @@ def test_what_does_not_go_together_costs_nothing(message):
     model = LRSRegressor(accountant=accountant, **parameters)
     with pytest.raises(ValueError, match=re.escape(message)):
         model.fit(np.insert(X, 0, users, axis=1), y)
-    assert len(accountant.ledger) == 0
-
-
-def test_there_must_be_features_beside_an_offset():
-    _, y, users = tasks()
-    accountant = PrivacyAccountant(1.0)
-    model = LRSRegressor(
-        user_feature=0,
-        fit_intercept=UserIntercept(offset_feature=1),
-        accountant=accountant,
-    )
-    with pytest.raises(ValueError, match="features besides offset_feature"):
-        model.fit(np.column_stack([users, y]), y)
     assert len(accountant.ledger) == 0
 
 

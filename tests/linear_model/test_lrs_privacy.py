@@ -17,7 +17,7 @@ from release_tools import record_releases
 from user_privacy import PLACES, STRANGERS, USERS, D, data, observed
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
-from skdpspectral.linear_model import PrivateRounds, UserIntercept, UserWeights
+from skdpspectral.linear_model import PrivateRounds, UserIntercept
 
 SETTINGS = {
     "usual": {},
@@ -35,7 +35,7 @@ SETTINGS = {
         "solver": PrivateRounds(2, curvature_clip_norm=1.0, gradient_clip_norm=0.5)
     },
     "one public clip": {
-        "solver": PrivateRounds(2, gradient_clip_norm=2.0, median_share=0.5),
+        "solver": PrivateRounds(2, gradient_clip_norm=2.0),
         "fit_intercept": False,
     },
     "replaced": {"neighbors": "replace-one"},
@@ -47,7 +47,7 @@ SETTINGS = {
     "threads": {"n_jobs": 2, "n_components": 2},
     "no sparse part": {"sparsity": 0},
     "no ridges": {
-        "shared_weights": UserWeights(ridge=0.0),
+        "ridge_shared": 0.0,
         "ridge_sparse": 0.0,
         "n_components": 2,
     },

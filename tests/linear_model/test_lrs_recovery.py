@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
+from skdpspectral.linear_model import Alternation, PrivateRounds
 from skdpspectral.metrics import subspace_distance
 
 pytestmark = [
@@ -21,7 +21,7 @@ pytestmark = [
 # Targets without noise leave nothing to penalize.
 EXACT = {
     "epsilon": None,
-    "shared_weights": UserWeights(ridge=0.0),
+    "ridge_shared": 0.0,
     "ridge_sparse": 0.0,
     "solver": Alternation(max_iter=100, tol=1e-13, shrink_to_mean=False),
 }
@@ -60,14 +60,6 @@ def test_parameters_of_the_papers_setting_are_found(rank, init):
     assert model.n_iter_ < 60
 
 
-@pytest.mark.parametrize("update", ["direct", "cached", "cg"])
-def test_every_update_finds_them(update):
-    X, y, users, truth = tasks(60, 30, 20, rank=2, sparsity=2)
-    model = clone(LRSRegressor(2, 2, **EXACT, **PLAIN))
-    model.set_params(solver__update=update)
-    assert error(model.fit(X, y, users=users), truth) <= 1e-10
-
-
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_intercepts_and_units_of_features_are_found(shuffle):
     X, y, users, truth = tasks(
@@ -86,31 +78,6 @@ def test_intercepts_and_units_of_features_are_found(shuffle):
     left = y - (X + 5) * units @ model.coef_
     means = [left[users == user].mean() for user in range(60)]
     np.testing.assert_allclose(model.intercept_, np.mean(means), rtol=1e-9)
-
-
-def test_users_with_unequal_counts_are_found():
-    """From 25 rows for 20 features to 120."""
-    counts = np.arange(25, 121, 2)
-    X, y, users, truth = tasks(len(counts), 120, 20, rank=2, sparsity=2)
-    kept = np.arange(len(y)) % 120 < counts[users]
-    model = LRSRegressor(2, 2, **EXACT, **PLAIN).fit(
-        X[kept], y[kept], users=users[kept]
-    )
-    assert error(model, truth) <= 1e-10
-
-
-def test_one_direction_alone_is_found():
-    X, y, users, truth = tasks(40, 5, 20, rank=1, sparsity=0)
-    model = LRSRegressor(1, 0, **EXACT, **PLAIN).fit(X, y, users=users)
-    assert error(model, truth) <= 1e-10
-
-
-def test_sparse_models_alone_are_found():
-    X, y, users, truth = tasks(40, 30, 20, rank=0, sparsity=2)
-    model = LRSRegressor(0, 2, **EXACT, **PLAIN).fit(X, y, users=users)
-    assert error(model, truth) <= 1e-10
-    assert model.components_.shape == (0, 20)
-    np.testing.assert_array_equal(model.coef_, np.zeros(20))
 
 
 def test_a_central_model_with_sparse_changes_is_found():
@@ -141,9 +108,7 @@ def test_it_predicts_better_than_one_model_and_than_one_a_user():
     """Ten rows a user for thirty features; errors on rows that nobody fitted."""
     X, y, users, _ = tasks(200, 30, 30, rank=2, sparsity=2, noise=0.5)
     train = np.arange(len(y)) % 3 == 0
-    model = LRSRegressor(
-        2, 2, epsilon=None, shared_weights=UserWeights(ridge=1), ridge_sparse=1
-    )
+    model = LRSRegressor(2, 2, epsilon=None, ridge_shared=1, ridge_sparse=1)
     model.set_params(solver=Alternation(tol=1e-3)).fit(
         X[train], y[train], users=users[train]
     )
@@ -161,6 +126,8 @@ def test_it_predicts_better_than_one_model_and_than_one_a_user():
     assert errors[0] < 0.8 * errors[1] < errors[2]
 
 
+# Three rows a user do not determine four weights: without shrinking, U moves on.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_shrinking_to_the_mean_helps_users_with_few_rows():
     X, y, users, _ = tasks(100, 12, 8, rank=1, sparsity=0, noise=2.0)
     y += 3.0 * X @ np.r_[np.ones(4), np.zeros(4)]  # weights with a mean
@@ -187,17 +154,8 @@ def private(seed, **parameters):
         **parameters,
     }
     return LRSRegressor(
-        **{"shared_weights": UserWeights(ridge=0), "ridge_sparse": 0, **parameters}
+        **{"ridge_shared": 0, "ridge_sparse": 0, **parameters}
     ).set_params(noise_seed=seed)
-
-
-@pytest.mark.parametrize("rank", [1, 2])
-def test_parameters_are_found_with_a_huge_budget(rank):
-    X, y, users, truth = tasks(300, 20, 8, rank=rank, sparsity=1)
-    model = private(0, n_components=rank, sparsity=1, epsilon=1e8).fit(
-        X, y, users=users
-    )
-    assert error(model, truth) < 1e-3
 
 
 @pytest.mark.parametrize("rank", [1, 2])
@@ -215,20 +173,6 @@ def test_a_huge_budget_is_as_good_as_no_privacy(rank):
     exact.fit(X, y, users=users)
     assert subspace_distance(generous.components_, exact.components_) < 0.02
     assert error(generous, truth) < 1.01 * error(exact, truth)
-
-
-def test_the_error_falls_as_one_over_the_budget():
-    """Medians of five seeds; noise is 3.6 and 3.4 times less."""
-    X, y, users, truth = tasks(1000, 20, 6, sparsity=1)
-    medians = []
-    for epsilon in (0.5, 2.0, 8.0):
-        errors = [
-            error(private(s, sparsity=1, epsilon=epsilon).fit(X, y, users=users), truth)
-            for s in range(5)
-        ]
-        medians.append(np.median(errors))
-    assert medians[0] > 2.5 * medians[1] > 2.5**2 * medians[2]
-    assert medians[0] < 0.3  # one model for all is 1.4 away
 
 
 def theory(X, users, truth, noise_std, clip_curvature, clip_gradient):

@@ -107,12 +107,3 @@ def test_classes_that_are_not_named_are_warned_of():
         DPRidgeClassifier(epsilon=50.0).fit(X, y)
     (one,) = [w for w in warned if "classes=None" in str(w.message)]
     assert one.filename == __file__
-
-
-def test_rows_of_a_cluster_beside_labels_in_memory():
-    array = pytest.importorskip("dask.array")
-    X, y = table(3000, 3)
-    fits = DPRidgeClassifier(epsilon=8.0, classes=[0, 1, 2], noise_seed=0)
-    expected = fits.fit(X, y).coef_
-    found = fits.fit(array.from_array(X, 700), y).coef_
-    np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -60,12 +60,6 @@ def test_distance_equals_the_dense_formula(r_a, r_b, p, ord):
     assert subspace_distance(b, a, ord=ord) == pytest.approx(found, rel=1e-12)
 
 
-def test_default_is_the_frobenius_norm():
-    a, b = orthonormal_rows(2, 9, 1), orthonormal_rows(3, 9, 2)
-    expected = np.linalg.norm(a.T @ a - b.T @ b, ord="fro")
-    assert subspace_distance(a, b) == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("ord", ORDERS)
 @pytest.mark.parametrize("angle", [1e-3, 1e-6, 1e-9, 1e-10])
 def test_tiny_angles_keep_their_digits(angle, ord):
@@ -79,63 +73,12 @@ def test_tiny_angles_keep_their_digits(angle, ord):
     assert subspace_distance(a, b, ord=ord) == pytest.approx(expected, rel=1e-6)
 
 
-def test_high_order_of_a_tiny_angle_does_not_underflow():
-    a = np.array([[1.0, 0.0]])
-    b = np.array([[np.cos(1e-9), np.sin(1e-9)]])
-    expected = 1e-9 * 2 ** (1 / 60)
-    assert subspace_distance(a, b, ord=60) == pytest.approx(expected, rel=1e-6)
-
-
 def test_distance_depends_on_the_span_alone():
     a, b = orthonormal_rows(3, 8, 1), orthonormal_rows(2, 8, 2)
     rotated = orthonormal_rows(3, 3, 5) @ a
     assert subspace_distance(a, rotated) < 1e-14
     assert subspace_distance(rotated, b) == pytest.approx(subspace_distance(a, b))
     assert subspace_distance(a, a.copy()) < 1e-14
-
-
-def test_distance_of_float32_components_is_not_drowned_by_their_rounding():
-    a = orthonormal_rows(3, 50, 1)
-    assert subspace_distance(a, a.astype(np.float32)) < 1e-6
-    rounded = (orthonormal_rows(3, 3, 5) @ a).astype(np.float32)
-    # Other rows of one rounded span: QR has removed the error of orthonormality.
-    assert subspace_distance(rounded, np.flip(rounded, axis=0)) < 1e-14
-
-
-def test_distance_needs_no_square_matrix():
-    p = 200_000  # a p x p matrix would take 320 GB
-    a, b = np.zeros((1, p)), np.zeros((2, p))
-    a[0, 0] = b[0, 0] = b[1, -1] = 1.0
-    assert subspace_distance(a, b, ord=np.inf) == 1.0
-
-
-def test_distance_rejects_rows_that_are_not_orthonormal():
-    good = orthonormal_rows(2, 5, 1)
-    with pytest.raises(ValueError, match=r"components_b must have orthonormal rows"):
-        subspace_distance(good, good * (1 + 1e-5))
-    with pytest.raises(ValueError, match=r"components_a must have orthonormal rows"):
-        subspace_distance(good[[0, 0]], good)
-    assert subspace_distance(good, good * (1 + 1e-7)) < 1e-14
-
-
-@pytest.mark.parametrize("bad", [np.ones(3), np.float64(1), np.ones((0, 3)), np.eye(3)])
-def test_distance_rejects_shapes(bad):
-    bad = bad[:, :2] if bad.shape == (3, 3) else bad
-    with pytest.raises(ValueError, match="components_a must have shape"):
-        subspace_distance(bad, np.eye(3)[:1])
-
-
-def test_distance_rejects_other_spaces_and_missing_values():
-    with pytest.raises(ValueError, match=r"components_a has 3 .* components_b has 4"):
-        subspace_distance(np.eye(3)[:1], np.eye(4)[:1])
-    with pytest.raises(ValueError, match="components_b contains NaN"):
-        subspace_distance(np.eye(3)[:1], [[np.nan, 0.0, 0.0]])
-
-
-@pytest.mark.parametrize("ord", [0.5, 0, -1, np.nan, "fro", "2", None, True, -np.inf])
-def test_distance_rejects_orders_that_are_no_norm(ord):
-    with pytest.raises(ValueError, match="ord must be"):
-        subspace_distance(np.eye(3)[:1], np.eye(3)[:1], ord=ord)
 
 
 # --- captured_variance
@@ -155,19 +98,6 @@ def test_captured_variance_equals_the_textbook_formula(X, k, block_size, monkeyp
     assert captured_variance(pca, train) == pytest.approx(
         pca.explained_variance_ratio_.sum(), rel=1e-12
     )
-
-
-def test_captured_variance_does_not_move_with_the_mean(X):
-    pca = PCA(n_components=2).fit(X)
-    expected = captured_variance(pca, X)
-    assert captured_variance(pca, X + 1e6) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("factor", [1e-150, 1e150])
-def test_captured_variance_does_not_move_with_the_unit(X, factor):
-    components = PCA(n_components=2).fit(X).components_
-    expected = captured_variance(components, X)
-    assert captured_variance(components, X * factor) == pytest.approx(expected)
 
 
 def test_captured_variance_in_a_grid_search(X):
@@ -230,14 +160,6 @@ def test_a_feature_of_scale_zero_does_not_count(X):
     assert captured_variance(pca, X) == pytest.approx(expected)
     X[:2, 2] = 1e308, -1e308  # however large it is
     assert captured_variance(pca, X) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("scale", [[1.0, 2.0], [-1.0] * 6, [np.nan] * 6, [np.inf] * 6])
-def test_captured_variance_rejects_scales(X, scale):
-    pca = PCA(2).fit(X)
-    pca.scale_ = scale
-    with pytest.raises(ValueError, match="scale_ must"):
-        captured_variance(pca, X)
 
 
 def test_captured_variance_of_sparse_rows_and_frames(X):

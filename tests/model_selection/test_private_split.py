@@ -118,70 +118,6 @@ def test_rows_of_each_user_are_spread(ids):
     assert abs(len(test) - 750) < 4.5 * np.sqrt(3000 * 3 / 16)
 
 
-def test_ids_that_are_equal_are_one_user():
-    cv = PrivateSplit(4, user_feature=0, random_state=0)
-    whole = np.repeat(np.arange(30), 4)[:, np.newaxis]
-    first = [test.tolist() for _, test in cv.split(whole)]
-    assert first == [test.tolist() for _, test in cv.split(whole.astype(float))]
-    assert first == [test.tolist() for _, test in cv.split(whole.astype(np.int8))]
-
-
-KINDS_OF_IDS = {
-    "integers": list(range(12)),
-    "numbers as floats": [float(number) for number in range(12)],
-}
-COMPANY = [5000, 1.0e15]
-
-
-@pytest.mark.parametrize("ids", KINDS_OF_IDS.values(), ids=KINDS_OF_IDS)
-@pytest.mark.parametrize("other", COMPANY, ids=ascii)
-def test_one_user_of_another_type_moves_nobody(ids, other):
-    cv = PrivateSplit(3, user_feature="user_id", random_state=0)
-    mine = np.repeat(np.arange(len(ids)), 4)
-    alone = pd.DataFrame({"user_id": [ids[place] for place in mine]})
-    rows = [ids[place] for place in mine] + [other]
-    joined = pd.DataFrame({"user_id": pd.Series(rows).infer_objects()})
-    for (_, test), (_, beside) in zip(cv.split(alone), cv.split(joined), strict=True):
-        np.testing.assert_array_equal(test, beside[beside < len(mine)])
-
-
-class Foreign:
-    """An id that tells itself where it can."""
-
-    def __str__(self):
-        raise ValueError("secret 7")
-
-    __repr__ = __str__
-
-
-@pytest.mark.parametrize(
-    "foreign",
-    [Foreign(), pd.Timestamp("2030-01-01", tz="UTC"), b"secret 7", ("secret 7",)],
-    ids=["object", "instant", "bytes", "tuple"],
-)
-def test_ids_that_are_no_numbers_or_texts_are_refused_without_a_word_of_them(foreign):
-    cv = PrivateSplit(2, user_feature="user_id", random_state=0)
-    table = pd.DataFrame({"user_id": pd.Series([1, 2, foreign, 4], dtype=object)})
-    with pytest.raises(TypeError, match="integers or text") as error:
-        next(cv.split(table))
-    assert "secret" not in str(error.value)
-    assert error.value.__cause__ is error.value.__context__ is None
-
-
-def test_texts_without_an_encoding_are_ids():
-    cv = PrivateSplit(2, user_feature=0, random_state=0)
-    table = np.array([["a"], ["secret \ud800"], ["a"], ["b"]], dtype=object)
-    assert len(list(cv.split(table))) == 2
-
-
-def test_ids_that_a_float_rounds_are_refused():
-    cv = PrivateSplit(2, user_feature="user_id", random_state=0)
-    with pytest.raises(ValueError, match="not exact"):
-        next(cv.split(pd.DataFrame({"user_id": [2.0**53, 1.0, 2.0, 3.0]})))
-    with pytest.raises(ValueError, match="not whole"):
-        next(cv.split(pd.DataFrame({"user_id": [0.5, 1.0, 2.0, 3.0]})))
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -204,23 +140,3 @@ def test_tables_without_enough_rows_or_users_are_refused():
         list(PrivateSplit(5).split(X[:3]))
     with pytest.raises(ValueError, match="user_feature"):
         list(PrivateSplit(2, user_feature="who").split(USERS))
-
-
-def test_texts_of_numpy_are_dealt_as_those_of_python():
-    """A frame's column may hold either, and pandas decides it by all of its rows."""
-    ids = [np.str_(f"user {i % 17}") for i in range(200)]
-    split = PrivateSplit(3, user_feature=0, random_state=0)
-    dealt = [
-        [test for _, test in split.split([[user, 0.0] for user in users])]
-        for users in (ids, list(map(str, ids)))
-    ]
-    for given, expected in zip(*dealt, strict=True):
-        assert np.array_equal(given, expected)
-
-
-def test_files_are_refused_by_name(tmp_path):
-    pq = pytest.importorskip("pyarrow.parquet")
-    pd.DataFrame({"a": range(8)}).to_parquet(tmp_path / "rows.parquet")
-    file = pq.ParquetFile(tmp_path / "rows.parquet")
-    with file, pytest.raises(TypeError, match=r"in memory.*got ParquetFile"):
-        next(PrivateSplit(2).split(file))

@@ -12,7 +12,6 @@ import pytest
 from sklearn.compose import make_column_transformer
 
 from skdpspectral import (
-    DPRidge,
     DPRidgeClassifier,
     DPStandardScaler,
     DPTableVectorizer,
@@ -23,7 +22,7 @@ from skdpspectral._base.sklearn_compat import take_rows
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import publish
 from skdpspectral.model_selection import PrivateSearchCV
-from skdpspectral.model_selection._blocks import Ballot, rows_apart
+from skdpspectral.model_selection._vote import Ballot, rows_apart
 from skdpspectral.pipeline import make_private_pipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -136,30 +135,6 @@ def test_columns_and_texts_reach_steps_and_scorers():
     assert list(found.feature_names_in_) == list(X.columns)
 
 
-@pytest.mark.slow
-def test_targets_of_a_regression():
-    y = X["age"].fillna(70.0).to_numpy()
-    found = search(model(DPRidge()), scoring="r2", epsilon=200.0).fit(X, y)
-    assert found.n_blocks_ == 4
-    assert found.score(X, y) > 0.5
-
-
-def holds_a_frame(fitted, X, y):
-    assert list(X.columns) == ["age", "city", "when", "note"]
-    assert [str(dtype) for dtype in X.dtypes][1:] == [
-        "object",
-        "datetime64[us]",
-        "object",
-    ]
-    return fitted.score(X, y)
-
-
-@pytest.mark.slow
-def test_scorers_get_frames(asked):
-    search(scoring=holds_a_frame).fit(X.astype({"when": "datetime64[us]"}), Y)
-    assert any(votes.any() for votes in votes_of(asked).values())
-
-
 # -- a block is a function of its own rows ---------------------------------------------
 
 
@@ -268,17 +243,6 @@ def test_categories_of_the_whole_table_would_move_all_blocks(asked, monkeypatch)
     assert sum(moved) > 1
 
 
-@pytest.mark.slow
-def test_a_text_moves_fits_of_its_own_block_alone(asked):
-    rows, found = X.copy(), []
-    for value in ("Graz", *CHANGES.values()):
-        rows.loc[17, "city"] = value
-        search(SHORT, NARROW).fit(rows, Y)
-        found.append(votes_of(asked))
-    for votes in found[1:]:
-        assert sum(not np.array_equal(votes[k], found[0][k]) for k in votes) <= 1
-
-
 def test_a_label_of_a_categorical_target_moves_one_block(asked):
     def seen(fitted, X, y):
         return float(len(y.cat.categories)) + 0.001 * fitted[0].max_categories
@@ -316,51 +280,6 @@ def test_labels_without_a_series_know_their_own_block(form, asked):
     assert sorted(map(len, known)) == [2, 2, 2, 3]
     own = [set(np.asarray(y, dtype=object)) for _, y, *_ in asked.values()]
     assert known == own
-
-
-class Counted(pd.DataFrame):
-    """A frame that brings counts of its rows to all frames made of it."""
-
-    _metadata = ("counts",)
-
-    @property
-    def _constructor(self):
-        return Counted
-
-
-@pytest.mark.slow
-def test_what_a_subclass_knows_stays_out_of_blocks(asked):
-    frame = Counted(X)
-    frame.counts = dict(X["city"].value_counts())
-    assert frame.iloc[:3].counts == frame.counts
-    search().fit(frame, Y)
-    assert {type(block) for block, *_ in asked.values()} == {pd.DataFrame}
-
-
-@pytest.mark.slow
-def test_public_categories_of_a_dtype_stay(asked):
-    levels = ["Graz", "Linz", "Wels", "Enns"]
-    frame = X.assign(note=X["note"].astype("category"))
-    frame["city"] = pd.Categorical(X["city"], categories=levels)
-    given = {"categories": {"city": "dtype"}}
-    search(model(**given)).fit(frame, Y)
-    for block, *_ in asked.values():
-        assert list(block["city"].cat.categories) == levels
-        assert set(block["note"].cat.categories) == set(block["note"])
-    asked.clear()
-    # Also those that only a candidate asks for.
-    space = {"dptablevectorizer__categories": [None, {"city": "dtype"}]}
-    search(space=space).fit(frame, Y)
-    assert all(list(b["city"].cat.categories) == levels for b, *_ in asked.values())
-
-
-@pytest.mark.slow
-def test_an_enum_of_polars_is_public(asked):
-    levels = ["Graz", "Linz", "Wels"]
-    frame = pl.from_pandas(X).cast({"city": pl.Enum(levels)})
-    found = search(model(categories={"city": "dtype"})).fit(frame, Y)
-    assert found.best_estimator_[0].categories_["city"] == levels
-    assert all(block["city"].dtype == pl.Enum(levels) for block, *_ in asked.values())
 
 
 def fails(fitted, X, y):
@@ -458,11 +377,6 @@ REFUSED = {
         "param_grid.*letter",
     ),
     "a dtype without numbers": ({}, X.assign(when=X["when"].dt.to_period("M")), "when"),
-    "categories of no dtype": (
-        {"estimator": model(categories={"city": "dtype"})},
-        X,
-        "declares no categories",
-    ),
     "users behind a table of rows": (
         {"estimator": model(LRSRegressor(2, user_feature=0))},
         X,

@@ -61,7 +61,7 @@ def loss_of(layout, parameters, X, targets, activation, loss):
     return np.logaddexp.reduce(out, axis=1) - (targets * out).sum(axis=1)
 
 
-@pytest.mark.parametrize("moments", ["jme", "clip", "pp"])
+@pytest.mark.parametrize("moments", ["jme", "pp"])
 @pytest.mark.parametrize("clip_norm", [1e-30, 1e-8, 1e-4, 1.0])
 def test_no_square_vanishes_beside_a_large_factor(moments, clip_norm):
     # The target is so small that its square is none, the row so large that they are
@@ -113,10 +113,10 @@ def test_norms_and_sums_are_those_of_gradients_in_full(sizes, loss):
     factors = factors_of(*problem(sizes, loss), "relu", loss)
     full = full_gradients(factors)
     weights = np.random.default_rng(1).random(len(full))
+    squares, fit = factors.squared_norms()
+    assert fit.all()
+    np.testing.assert_allclose(squares, (full**2).sum(1), rtol=1e-10)
     for power in (1, 2):
-        squares, fit = factors.squared_norms(power)
-        assert fit.all()
-        np.testing.assert_allclose(squares, (full ** (2 * power)).sum(1), rtol=1e-10)
         total = np.zeros(full.shape[1])
         factors.weighted_sum(weights, total, power)
         np.testing.assert_allclose(total, weights @ full**power, rtol=1e-10, atol=1e-12)
@@ -191,7 +191,6 @@ def test_what_is_made_of_an_example_has_the_same_bits_in_any_company():
                         *part.inputs,
                         *part.errors,
                         *part.squared_norms(),
-                        *part.squared_norms(2),
                     ]
                 for place, example in enumerate(chosen):
                     bits = [np.array(n[place]).tobytes() for n in numbers]

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from release_tools import record_releases
-from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 
@@ -15,13 +14,12 @@ from skdpspectral import (
     DPAdamClassifier,
     DPAdamRegressor,
     DPStandardScaler,
-    LRSMLPRegressor,
     PrivacyAccountant,
     PrivacyLeakWarning,
 )
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.audit import privacy_report
-from skdpspectral.neural_network import Adam, AlternatingAdam
+from skdpspectral.neural_network import Adam
 from skdpspectral.neural_network._gradient_moments import MOMENTS
 from skdpspectral.pipeline import make_private_pipeline
 
@@ -183,65 +181,6 @@ def test_a_budget_of_one_fit_lets_one_fit_in():
     with pytest.raises(RuntimeError):
         model.fit(X, Y[:, 0])
     assert len(accountant.ledger) == 1
-
-
-# -- what it shows --------------------------------------------------------------------
-
-
-class Counter:
-    """A callback that counts steps, keeps what it is given, and wants to stop."""
-
-    def __init__(self):
-        self.steps, self.given = 0, []
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    # What a callback does not name, it is not given.
-    def on_fit_task_begin(
-        self, estimator, context, *, X=None, y=None, fitted_estimator=None
-    ):
-        self.given += [estimator, X, y, fitted_estimator]
-
-    def on_fit_task_end(
-        self, estimator, context, *, X=None, y=None, fitted_estimator=None
-    ):
-        self.given += [estimator, X, y, fitted_estimator]
-        self.steps += 1
-        return True
-
-
-@pytest.mark.skipif(
-    not hasattr(DPAdamClassifier, "set_callbacks"), reason="no callbacks"
-)
-@pytest.mark.parametrize(
-    ("model", "n_iter", "given"),
-    [
-        (DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2), 24, {}),
-        (
-            LRSMLPRegressor(hidden_layer_sizes=2, solver=AlternatingAdam(4, 1, 1)),
-            4,
-            {"users": np.arange(3000) % 30},
-        ),
-    ],
-    ids=["rows", "users"],
-)
-@pytest.mark.filterwarnings("ignore:epsilon=None")
-def test_callbacks_count_steps_and_see_nothing(model, n_iter, given):
-    counter = Counter()
-    model = clone(model).set_callbacks(counter).fit(X, Y[:, 0], **given)
-    assert model.n_iter_ == n_iter
-    assert counter.steps >= n_iter
-    assert not any(isinstance(value, np.ndarray) for value in counter.given)
-    assert not any(
-        hasattr(value, "n_iter_") or value is model for value in counter.given
-    )
-    counter.given.clear()
-    model.set_params(epsilon=None).fit(X, Y[:, 0], **given)
-    assert any(isinstance(value, np.ndarray) for value in counter.given)
 
 
 # -- what it reveals ------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import LRSMLPRegressor, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.linear_model import personalize
-from skdpspectral.neural_network import AlternatingAdam, UserNetwork
+from skdpspectral.neural_network import AlternatingAdam
 from skdpspectral.neural_network import _network_choices as choices
 
 pytestmark = pytest.mark.filterwarnings("ignore:epsilon=None")
@@ -191,9 +191,8 @@ def test_a_column_of_users_works_under_scikit_learn_s_tools():
 @pytest.mark.parametrize("height", [1, 6, 7, 8, 30])
 def test_batches_take_all_rows_in_turn(height):
     """As many rows as there are, each once in a turn, in an order that is public."""
-    own = UserNetwork()
-    shape = choices.network_shape(LRSMLPRegressor(), own, D)
-    rules = choices.rules_of(0.01, shape, own, AlternatingAdam(batch_size=7))
+    model = LRSMLPRegressor(solver=AlternatingAdam(batch_size=7))
+    rules = choices.statistic_of(model, D).rules
     turns = -(-height // 7)
     found = [rules.batch(height, step) for step in range(2 * turns)]
     if turns == 1:

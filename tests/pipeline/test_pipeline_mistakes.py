@@ -94,11 +94,11 @@ MISTAKES = {
     ),
     "a share of an unknown step": (
         lambda: pipeline(*SCALED, shares={"scaler": 0.5, "dppca": 0.5}),
-        r"'scaler', which is not a private step: .*'dpstandardscaler', 'dppca'",
+        r"one entry per private step, which are 'dpstandardscaler', 'dppca', got",
     ),
     "a step without a share": (
         lambda: pipeline(*SCALED, shares={"dppca": 1.0}),
-        r"no entry for step 'dpstandardscaler': give each",
+        r"one entry per private step, which are 'dpstandardscaler', 'dppca', got",
     ),
     "a share of zero": (
         lambda: pipeline(*SCALED, shares={"dpstandardscaler": 0.0, "dppca": 1.0}),
@@ -118,7 +118,7 @@ MISTAKES = {
                 "dppca": 0.5,
             },
         ),
-        r"'columntransformer' as well as for each step in it: remove one",
+        r"which are 'columntransformer__some', 'dppca', got 'columntransformer'",
     ),
     "shares in a list": (
         lambda: pipeline(*SCALED, shares=[0.5, 0.5]),
@@ -341,3 +341,15 @@ def test_parameters_that_a_step_does_not_take(name):
 def test_forms_that_no_step_accepts(fault):
     rows = dict(faulty_rows(X))[fault]
     assert charge_of_error(pipeline(*SCALED), "step 'dpstandardscaler': ", rows) == 0
+
+
+@pytest.mark.parametrize("make", [make_pipeline, make_private_pipeline])
+def test_components_name_what_has_a_score(make):
+    with pytest.raises(AttributeError) as raised:
+        make(DPStandardScaler(), DPPCA(2)).score
+    causes = list[str]()
+    error = raised.value
+    while error is not None:
+        causes.append(str(error))
+        error = error.__cause__
+    assert "use DPCovariance" in causes[-1]

@@ -1,6 +1,7 @@
 """Private pipelines that begin with a table: what finding categories costs in them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -137,16 +138,12 @@ def test_a_step_with_another_failure_than_was_charged_is_refused():
     X, _ = table()
     found = DPTableVectorizer().plan_for(X)
     planned = calibrate_gaussian("step", 1.0, found.mu * (1 + 1e-9), (1,))
-    relation = (found.unit, found.neighbors)
+    charged = replace(found, mechanisms=(planned,))
     for failure in (0.0, 0.5 * found.failure):
-        share = StepShare(
-            "step", 1.0, 1e-6, planned, relation=relation, failure=failure
-        )
-        with pytest.raises(RuntimeError, match="may fail with probability"):
-            share.claim(found, N)
-    share = StepShare(
-        "step", 1.0, 1e-6, planned, relation=relation, failure=found.failure
-    )
+        other = replace(charged, failure=failure)
+        with pytest.raises(RuntimeError, match=f"failure={found.failure} instead of"):
+            StepShare("step", 1.0, 1e-6, charged=other).claim(found, N)
+    share = StepShare("step", 1.0, 1e-6, charged=charged)
     share.claim(found, N)
 
 

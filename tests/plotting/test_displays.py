@@ -79,7 +79,7 @@ def test_ledger_says_where_its_cost_is_infinite():
 
 def test_long_ledgers_are_drawn_at_some_entries():
     accountant = charged(PrivacyAccountant(), [0.1] * 5)
-    moments = accountant.over_time(3)
+    moments = accountant._over_time(3)
     assert [n_entries for n_entries, _, _ in moments] == [0, 2, 5]
     assert moments[-1][1] == accountant.spent()
     display = LedgerDisplay.from_accountant(accountant, c="red")
@@ -163,18 +163,6 @@ def test_deviations_are_those_of_repeated_fits(center):
     np.testing.assert_allclose(told, made, rtol=0.2)
 
 
-def test_deviations_by_hand_and_of_noise_alone():
-    values, vectors = np.array([5.0, 2.0]), np.eye(2, 4)
-    found = eigen.entry_deviations(values, vectors, 9.0, 1e-3)
-    # The others have 1 each: gaps of 3 to the other vector, of 4 and of 1 to them.
-    hand = 1e-3 * np.array([[0, 1 / 3, 1 / 4, 1 / 4], [1 / 3, 0, 1, 1]])
-    np.testing.assert_allclose(found, hand, rtol=1e-5)
-    lost = eigen.entry_deviations(values, vectors, 9.0, 100.0)
-    np.testing.assert_allclose(np.sum(lost**2, axis=1), 1.0)
-    whole = eigen.entry_deviations(np.array([5.0, 2.0]), np.eye(2), 7.0, 1e-3)
-    np.testing.assert_allclose(whole, 1e-3 / 3 * (1 - np.eye(2)), rtol=1e-5)
-
-
 # -- streams ---------------------------------------------------------------------------
 
 
@@ -237,15 +225,6 @@ def test_clients_are_ordered_by_weight():
     assert labels == ["c", "b", "a"]
     widths = [bar.get_width() for bar in display.bars_]
     np.testing.assert_allclose(widths, [0.1, 0.3, 0.6])
-
-
-def test_clients_without_weights_are_refused():
-    with pytest.raises(NotFittedError):
-        ClientWeightsDisplay.from_estimator(FederatedDPPCA())
-    with pytest.raises(ValueError, match="client_weights_"):
-        ClientWeightsDisplay.from_estimator(DPPCA(noise_seed=0).fit(np.eye(30, 3)))
-    with pytest.raises(ValueError, match="weights must have shape"):
-        ClientWeightsDisplay(weights=[1.0, 2.0], clients=["a"]).plot()
 
 
 # -- audits ----------------------------------------------------------------------------

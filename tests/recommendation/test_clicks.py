@@ -125,14 +125,54 @@ def test_clicks_have_no_score_and_no_level():
     assert np.array_equal(model.item_factors_, MODEL.item_factors_)
 
 
-@pytest.mark.parametrize(("n_components", "names"), [(0, 1), (2, 3), (99, 3)])
-def test_the_plan_is_that_of_the_rounds(n_components, names):
+@pytest.mark.parametrize("n_components", [None, 2, 0])
+def test_the_plan_is_that_of_the_largest_head(n_components):
     model = DPMatrixFactorization(n_components, implicit=True)
-    shapes = [m.shape for m in model.privacy_plan(9).mechanisms]
-    expected = [(10,), (9, 8), (9, min(n_components, 8))]
-    assert shapes == expected[:names]
-    assert [m.name for m in model.privacy_plan(50).mechanisms] == [
-        "clicks",
-        "neighbors",
-        "factors",
-    ][:names]
+    for n_items, n_pairs in ((1, 2), (9, 45), (5000, 1500 * 1501 // 2)):
+        plan = model.privacy_plan(n_items)
+        shapes = {m.name: m.shape for m in plan.mechanisms}
+        pairs = {} if n_components == 0 else {"pairs": (n_pairs,)}
+        assert shapes == {"clicks": (n_items + 1,), **pairs}
+        assert [m.sensitivity**2 for m in plan.mechanisms] == pytest.approx(
+            [1.0, 0.5][: len(shapes)]
+        )
+
+
+def test_factors_are_those_that_stand_out_of_noise():
+    """Two kinds of users have one taste; so has no one if items are clicked at random.
+
+    An eigenvalue of noise alone is above the edge with a small chance; the largest of
+    40 x 40 normals is above 1.06 edges with one below 1e-3.
+    """
+    known = 2  # popularity and its square
+    model = DPMatrixFactorization(items=range(60), implicit=True, epsilon=8.0)
+    model.set_params(noise_seed=0)
+    found = clone(model).fit(two_tastes())
+    assert found.item_factors_.shape == (60, known + 1)
+    taste = found.item_factors_[:20] @ found._personal.weights[:400].T
+    liked = (np.arange(20)[:, None] % 2) == (np.arange(400) % 2)
+    assert taste[liked].mean() > taste[~liked].mean() + 0.5
+    none = clone(model).set_params(n_components=0).fit(two_tastes())
+    assert none.item_factors_.shape == (60, known)
+
+
+def test_of_few_users_popularity_is_asked_twice():
+    """No pairs stand out of their noise, whose budget is not lost.
+
+    Released weights of 50 items then have noise of nearly all of the budget, and not of
+    half of it: mean squares are within 40 % but for a chance below 1e-3 a fit.
+    """
+    found = []
+    for n_components in (None, 0):
+        model = DPMatrixFactorization(
+            n_components, items=range(3000), implicit=True, epsilon=1.0, noise_seed=1
+        ).fit(X)
+        assert model.item_factors_.shape[1] == 2
+        planned = [m.noise_std for m in model.privacy_.mechanisms]
+        # Items that nobody clicked are half of the time logarithms of no noise at all.
+        shift = model.item_popularity_.min()
+        found.append(
+            np.mean((np.exp(model.item_popularity_[50:]) - np.exp(shift)) ** 2)
+        )
+    assert planned[0] ** 2 == pytest.approx(2 * found[1], rel=0.2)
+    assert found[0] == pytest.approx(found[1], rel=0.2)

@@ -12,12 +12,12 @@ from skdpspectral.recommendation._kernels import RatingsChunk, UserRatings
 from skdpspectral.recommendation._kernels_models import (
     STEP,
     ItemModel,
-    against_anchors,
     centered_contributions,
     click_contributions,
     click_shares,
     click_weights,
     item_model,
+    pair_contributions,
     principal_columns,
     public_columns,
     residual_contributions,
@@ -121,9 +121,8 @@ def test_clicks_are_of_unit_norm_whatever_the_ratings():
         block = block_of(dict.fromkeys(range(n), 2.0))
         found = squared_norm(click_contributions(block))
         assert Fraction(999, 1000) < found <= 1
-        ones = np.ones(n)
-        for tastes in ([[1.0, -3.0]], [[0.0, 0.0]]):
-            assert squared_norm(taste_contributions(block, ones, np.array(tastes))) <= 1
+        half = squared_norm(click_contributions(block, math.sqrt(0.5)))
+        assert Fraction(499, 1000) < half <= Fraction(1, 2)
     users = [{0: 2.0, 3: -1.0}, {}, {3: 0.5, 7: 1.0, 9: -2.0}]
     found = click_contributions(block_of(*users)) * STEP
     expected = np.zeros(N_ITEMS + 1)
@@ -136,6 +135,7 @@ def test_clicks_are_of_unit_norm_whatever_the_ratings():
 def test_a_user_without_ratings_answers_with_zeros():
     block = block_of({}, {})
     assert not click_contributions(block).any()
+    assert not pair_contributions(block, np.arange(3), np.ones(3) / 3**0.5).any()
     assert not centered_contributions(block).any()
     assert not residual_contributions(block, np.zeros(0)).any()
     assert not taste_contributions(block, np.zeros(0), np.ones((2, 2))).any()
@@ -175,7 +175,7 @@ def test_users_of_clicks_are_fitted_by_one_newton_step():
     popularity, columns = rng.normal(size=N_ITEMS), rng.normal(size=(N_ITEMS, 3))
     shares = click_shares(popularity)
     ridge = np.array([3.0, 5.0, 7.0])
-    features, back = uncorrelated(columns, shares, ridge)
+    features = uncorrelated(columns, shares, ridge)
     model = ItemModel(0.0, popularity, features, np.ones(3))
     users = [dict.fromkeys(rng.choice(N_ITEMS, n, False).tolist(), 0.0) for n in (1, 9)]
     weights = click_weights(block_of(*users, {}), model)
@@ -186,34 +186,67 @@ def test_users_of_clicks_are_fitted_by_one_newton_step():
         gradient = centered[list(rated)].sum(axis=0)
         hessian = len(rated) * covariance + np.diag(ridge)
         expected = np.linalg.solve(hessian, gradient)
-        assert own @ back == pytest.approx(expected, rel=1e-9)
         assert features @ own == pytest.approx(centered @ expected, rel=1e-9)
 
 
-def test_anchors_are_the_most_popular_items():
-    shares = np.array([0.1, 0.4, 0.0, 0.2, 0.3])
-    rows = against_anchors(shares, 3)
-    assert not rows[[0, 2]].any()
-    r = np.array([4, 3, 2]) / 9
-    assert rows[1] == pytest.approx(np.array([1, 0, 0]) - r)
-    assert shares @ rows == pytest.approx(np.zeros(3))
+def random_clicks(rng):
+    """A head, its popularity of unit norm, and two users; some of all items or one."""
+    head = rng.permutation(N_ITEMS)[: rng.integers(1, N_ITEMS + 1)]
+    popularity = rng.uniform(0.01, 1.0, len(head)) ** rng.choice([0, 1, 4])
+    popularity /= np.linalg.norm(popularity)
+    sizes = rng.choice([1, 2, 15, N_ITEMS], 2)
+    users = [dict.fromkeys(rng.choice(N_ITEMS, n, False).tolist(), 1.0) for n in sizes]
+    return head, popularity, users
 
 
-def test_sums_are_kept_for_the_same_features_alone():
-    """Bits of sums that are kept, and of those that are made again."""
-    rng = np.random.default_rng(4)
-    users = [
-        {int(j): 1.0 for j in rng.choice(N_ITEMS, n, False)} for n in (3, 0, 9, 30)
-    ]
-    features = rng.normal(size=(N_ITEMS, 5))
-    block = block_of(*users)
-    block.pair_products(features, keep=True)
-    features = np.column_stack([features, rng.normal(size=(N_ITEMS, 2))])
-    features[:, 1] += 1.0
-    found = block.pair_products(features)
-    assert np.array_equal(found, block_of(*users).pair_products(features))
-    fewer = block.pair_products(features[:, [0, 3]])
-    assert np.array_equal(fewer, block_of(*users).pair_products(features[:, [0, 3]]))
+def test_pairs_of_clicks_are_within_their_bound_under_both_relations():
+    """Exactly, whatever the head: of one user 1/2, of two 1, in squared norm."""
+    rng, largest = np.random.default_rng(6), [0, 0]
+    for trial in range(400):
+        head, popularity, users = random_clicks(rng)
+        if trial % 20 == 0:  # a user who has what is popular, and hardly any taste
+            popularity = np.full(len(head), 1.0 / math.sqrt(len(head)))
+            popularity[0] += rng.choice([0, 1e-12, 1e-2, 3e-2])
+            popularity /= np.linalg.norm(popularity)
+            users[0] = dict.fromkeys(head.tolist(), 1.0)
+        found = [
+            2.0 * pair_contributions(block_of(user), head, popularity) for user in users
+        ]
+        together = 2.0 * pair_contributions(block_of(*users), head, popularity)
+        assert np.array_equal(together, found[0] + found[1])
+        squares = [squared_norm(x) / 4 for x in (*found, found[0] - found[1])]
+        assert max(squares[:2]) <= Fraction(1, 2)
+        assert squares[2] <= 1
+        largest = [max(largest[0], *squares[:2]), max(largest[1], squares[2])]
+    assert largest[0] > 0.47
+    assert largest[1] > 0.55
+
+
+def test_pairs_of_clicks_are_those_of_loops():
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        head, popularity, users = random_clicks(rng)
+        expected, side = np.zeros((len(head),) * 2), 0.0
+        for user in users:
+            x = np.isin(head, list(user)).astype(float)
+            rest = x - popularity * (popularity @ x)
+            square = rest @ rest
+            if square > 1e-3:
+                expected += 0.992 * np.outer(rest, rest) / square
+                side += 0.0875 * min(x.sum() ** 2 / square / len(head), 1.0)
+        found = pair_contributions(block_of(*users), head, popularity) * STEP
+        assert found[0] == pytest.approx(side, abs=4 * STEP)
+        lower = np.tril_indices(len(head))
+        off = lower[0] != lower[1]
+        # Truncated to steps of 2**-11, in both factors of either user.
+        assert np.abs(found[off] - expected[lower][off]).max(initial=0.0) < 2.0**-8
+        assert not found[1:][~off[1:]].any()
+
+
+def test_the_bound_of_pairs_leaves_room_for_rounding():
+    square, side = Fraction(answers.PAIR_SQUARE) ** 2, Fraction(answers.PAIR_SIDE) ** 2
+    assert square * (1 + Fraction(4, 10**5)) / 2 + side < Fraction(1, 2)
+    assert square * (1 + Fraction(4, 10**5)) + side < 1
 
 
 def test_upper_triangles_are_all_that_is_eliminated():

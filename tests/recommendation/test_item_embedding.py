@@ -1,32 +1,22 @@
-"""DPItemEmbedding against exact arithmetic and loops, alone and in a pipeline."""
+"""DPItemEmbedding: exact arithmetic of its second moments, catalogs, large ids."""
 
 import math
 import os
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from release_tools import record_releases
-from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
 
 import skdpspectral
-from skdpspectral import (
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    LRSRegressor,
-    PrivacyAccountant,
-)
-from skdpspectral._statistics import user_sums as item_moment
-from skdpspectral.linear_model import PrivateRounds
-from skdpspectral.recommendation import _item_embedding as _choice_of_items
+from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
+from skdpspectral.recommendation import _estimator
 from skdpspectral.recommendation import _kernels as user_item
 from skdpspectral.recommendation import _table_columns as _item_catalog
+from skdpspectral.recommendation._item_models import MOST_RATERS
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 WHOLE = 2**11  # steps of a unit vector
@@ -40,183 +30,6 @@ def ratings(seed=0, t=25, n_rows=300):
     X[:, 0] = rng.integers(t, size=n_rows)
     X[:, 1] = [f"item {j}" for j in rng.integers(11, size=n_rows)]
     return X, rng.integers(-8, 33, size=n_rows) / 4.0
-
-
-def moment_of(model, X, y):
-    """Return the second moment of a fit without privacy."""
-    with record_releases() as released:
-        model.fit(X, y)
-    return released["second_moment"]
-
-
-# -- an implementation with loops, in whole numbers ------------------------------------
-
-
-def whole_steps(quarters):
-    """Steps of a unit vector towards zero, from whole numbers: no rounding at all."""
-    squares = sum(v * v for v in quarters)
-    return [
-        int(math.copysign(math.isqrt((v * v * WHOLE**2 - 1) // squares), v)) if v else 0
-        for v in quarters
-    ]
-
-
-def moment_with_loops(X, y, items, most=None):
-    last = {}
-    for row, ((user, item), rating) in enumerate(zip(X.tolist(), y, strict=True)):
-        if item in items:
-            clipped = min(max(rating, 1.0), 5.0)
-            last.setdefault(user, {})[item] = (row, int(4 * clipped) - 12)
-    out = np.zeros((len(items), len(items)), dtype=np.int64)
-    for entries in last.values():
-        latest = sorted(entries.items(), key=lambda entry: entry[1][0])
-        latest = latest[-most:] if most else latest
-        steps = whole_steps([value for _, (_, value) in latest])
-        for (a, _), s in zip(latest, steps, strict=True):
-            for (b, _), t in zip(latest, steps, strict=True):
-                out[items.index(a), items.index(b)] += s * t
-    return out
-
-
-@without_privacy
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("most", [None, 1, 3])
-def test_the_second_moment_is_that_of_loops_to_the_last_bit(seed, most):
-    X, y = ratings(seed)
-    model = DPItemEmbedding(
-        2,
-        method="moment",
-        items=ITEMS,
-        epsilon=None,
-        max_ratings_per_user=most,
-        rating_range=(1, 5),
-    )
-    expected = moment_with_loops(X, y, ITEMS, most)
-    assert np.array_equal(moment_of(model, X, y) * WHOLE**2, expected)
-
-
-@without_privacy
-def test_attributes_follow_from_the_second_moment():
-    X, y = ratings()
-    model = DPItemEmbedding(
-        3, method="moment", items=ITEMS, epsilon=None, rating_range=(1, 5)
-    )
-    moment = moment_of(model, X, y)
-    values, vectors = np.linalg.eigh(moment)
-    np.testing.assert_allclose(model.explained_variance_, values[:-4:-1])
-    for found, wanted in zip(model.components_, vectors.T[:-4:-1], strict=True):
-        assert abs(found @ wanted) == pytest.approx(1.0)
-    assert np.array_equal(model.items_, ITEMS)
-    scale = np.sqrt(np.mean(model.item_embeddings_**2, axis=0))
-    np.testing.assert_allclose(scale, 1.0)
-    known = np.array([[7, "item 3"], [7, "item 10"]], dtype=object)
-    out = model.transform(known)
-    assert out[0].tolist() == [7, *model.item_embeddings_[3]]
-    assert out[1].tolist() == [7, 0.0, 0.0, 0.0]
-
-
-def test_noisy_eigenvalues_are_floored_at_zero():
-    model = DPItemEmbedding(
-        8, method="moment", items=ITEMS, epsilon=0.1, noise_seed=0, rating_range=(1, 5)
-    )
-    model.fit(*ratings())
-    assert model.explained_variance_.min() == 0.0 < model.explained_variance_.max()
-
-
-# -- the parts of a user's row ---------------------------------------------------------
-
-
-def fit_of(rows, y, **parameters):
-    parameters = {"items": [10, 11, 12], "epsilon": None, **parameters}
-    return moment_of(
-        DPItemEmbedding(1, method="moment", **{"rating_range": (1, 5), **parameters}),
-        np.array(rows),
-        y,
-    )
-
-
-SAME = {
-    "duplicates keep the last": (
-        ([[1, 10], [1, 11], [1, 10]], [5, 2, 1], {}),
-        ([[1, 11], [1, 10]], [2, 1], {}),
-    ),
-    "unknown items are dropped": (
-        ([[1, 10], [1, 99], [2, 98], [1, 11]], [5, 1, 5, 2], {}),
-        ([[1, 10], [1, 11]], [5, 2], {}),
-    ),
-    "ratings are clipped": (
-        ([[1, 10], [1, 11]], [1e300, -1e300], {}),
-        ([[1, 10], [1, 11]], [5, 1], {}),
-    ),
-    "the middle of the range is zero": (
-        ([[1, 10], [1, 11], [2, 12]], [5, 3, 3.0], {}),
-        ([[1, 10]], [4], {}),
-    ),
-    "the scale of a user is none": (
-        ([[1, 10], [1, 11]], [5, 2], {}),
-        ([[1, 10], [1, 11]], [3 + 2e-9, 3 - 1e-9], {}),
-    ),
-    "the last ones count": (
-        (
-            [[1, 10], [1, 11], [2, 10], [1, 12]],
-            [5, 4, 1, 2],
-            {"max_ratings_per_user": 2},
-        ),
-        ([[1, 11], [2, 10], [1, 12]], [4, 1, 2], {}),
-    ),
-    "a repeated rating is as late as its last": (
-        (
-            [[1, 10], [1, 11], [1, 12], [1, 10]],
-            [1, 4, 2, 5],
-            {"max_ratings_per_user": 2},
-        ),
-        ([[1, 12], [1, 10]], [2, 5], {}),
-    ),
-    "unknown items are not counted": (
-        ([[1, 10], [1, 11], [1, 99]], [1, 4, 5], {"max_ratings_per_user": 2}),
-        ([[1, 10], [1, 11]], [1, 4], {}),
-    ),
-    "duplicates are not counted": (
-        ([[1, 10], [1, 11], [1, 11]], [1, 5, 4], {"max_ratings_per_user": 2}),
-        ([[1, 10], [1, 11]], [1, 4], {}),
-    ),
-    "another range": (
-        ([[1, 10], [1, 11]], [9, 3], {"rating_range": [0, 10]}),
-        ([[1, 10], [1, 11]], [5, 2], {}),
-    ),
-}
-
-
-@without_privacy
-@pytest.mark.parametrize("what", SAME)
-def test_these_tables_are_one(what):
-    (rows, y, more), (others, z, other) = SAME[what]
-    assert np.array_equal(fit_of(rows, y, **more), fit_of(others, z, **other))
-
-
-@without_privacy
-def test_the_sign_of_every_rating_counts():
-    one = fit_of([[1, 10], [1, 11]], [5, 1])
-    other = fit_of([[1, 10], [1, 11]], [5, 5])
-    assert one[0, 1] == -other[0, 1] < 0.0
-
-
-def test_the_order_of_users_is_nobodys_business():
-    """Nor are rows of others between those of a user: no bit changes."""
-    X, y = ratings(3)
-    model = DPItemEmbedding(
-        3,
-        method="moment",
-        items=ITEMS,
-        noise_seed=0,
-        max_ratings_per_user=4,
-        rating_range=(1, 5),
-    )
-    expected = clone(model).fit(X, y).components_
-    for seed in range(5):
-        users = np.random.default_rng(seed).permutation(25)
-        order = np.argsort(users[X[:, 0].astype(int)], kind="stable")
-        assert np.array_equal(model.fit(X[order], y[order]).components_, expected)
 
 
 # -- exact arithmetic ------------------------------------------------------------------
@@ -311,19 +124,13 @@ def test_the_second_moment_is_a_sum_of_whole_numbers():
 
 
 def test_as_many_users_as_sums_are_exact_for(monkeypatch):
-    most = item_moment.MOST_EXACT_USERS
-    assert most / user_item.EMBEDDING_STEP**2 <= 2.0**53
-    mechanism = (
-        DPItemEmbedding(method="moment", epsilon=1e3, rating_range=(1, 5))
-        .privacy_plan(2)
-        .mechanisms[0]
-    )
-    assert most / mechanism.grid <= 2.0**51  # nothing is clamped
-    monkeypatch.setattr(_choice_of_items, "MOST_RATERS", 2)
+    assert MOST_RATERS / user_item.EMBEDDING_STEP**2 <= 2.0**53
+    model = DPItemEmbedding(method="residuals", epsilon=1e3, rating_range=(1, 5))
+    mechanism = model.privacy_plan(2)["second_moment"]
+    assert MOST_RATERS / mechanism.grid <= 2.0**51  # nothing is clamped
+    monkeypatch.setattr(_estimator, "MOST_RATERS", 2)
     accountant = PrivacyAccountant()
-    model = DPItemEmbedding(
-        1, method="moment", items=[1], accountant=accountant, rating_range=(1, 5)
-    )
+    model = DPItemEmbedding(items=[1], accountant=accountant, rating_range=(1, 5))
     model.fit([[0, 1], [1, 1]], [1, 2])
     with pytest.raises(ValueError, match="user_feature must contain at most"):
         model.fit([[0, 1], [1, 1], [2, 1]], [1, 2, 3])
@@ -331,12 +138,24 @@ def test_as_many_users_as_sums_are_exact_for(monkeypatch):
     assert len(accountant.ledger) == 2
 
 
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("n_items", [1, 7, 5000])
+def test_the_charge_of_a_second_moment_is_exact(epsilon, n_items):
+    """One, and half a step an entry for each of two roundings: no bit is lost."""
+    model = DPItemEmbedding(method="residuals", epsilon=epsilon, rating_range=(1, 5))
+    release = model.privacy_plan(n_items)["second_moment"]
+    steps = 1 / release.grid if release.grid <= 1 else 1.0
+    whole = int(steps) + int(n_items * release.grid * steps)
+    assert release.charged_sensitivity * steps == whole
+    assert release.grid >= 2.0**-20
+
+
 @pytest.mark.filterwarnings("ignore:X has no columns user_id")
 def test_large_ids_are_not_rounded_together():
     """Two users who become one would move the sum by more than one."""
     big = 2**53
     X = np.array([[big, 10], [big + 1, 11], [big, 11]])
-    model = DPItemEmbedding(1, method="moment", items=[10, 11], rating_range=(1, 5))
+    model = DPItemEmbedding(1, items=[10, 11], rating_range=(1, 5))
     tables = [
         X,
         X.astype(np.uint64),
@@ -348,16 +167,11 @@ def test_large_ids_are_not_rounded_together():
     for table in tables:
         out = model.fit_transform(table, [5, 4, 1])
         assert out.dtype == object
-        same = out[:, :1] == np.array([big, big + 1], dtype=object)
-        assert same.tolist() == [
-            [bool(v) for v in row] for row in [[1, 0], [0, 1], [1, 0]]
-        ]
-    items = DPItemEmbedding(
-        1, method="moment", items=[big, big + 1], noise_seed=0, rating_range=(1, 5)
-    ).fit(X[:, ::-1], [5, 4, 1])
+        assert out[:, 0].tolist() == [big, big + 1, big]
+    items = DPItemEmbedding(1, items=[big, big + 1], rating_range=(1, 5))
+    items.fit(X[:, ::-1], [5, 4, 1])
     codes = _item_catalog.item_codes(
-        _item_catalog.index_of(items.items_),
-        np.array([big + 1, 5, big], object),
+        _item_catalog.index_of(items.items_), np.array([big + 1, 5, big], object)
     )
     assert codes.tolist() == [1, -1, 0]
 
@@ -368,9 +182,7 @@ def test_large_ids_are_not_rounded_together():
 @without_privacy
 def test_without_privacy_the_catalog_comes_from_the_data():
     X, y = ratings()
-    model = DPItemEmbedding(2, method="moment", epsilon=None, rating_range=(1, 5)).fit(
-        X, y
-    )
+    model = DPItemEmbedding(2, epsilon=None, rating_range=(1, 5)).fit(X, y)
     assert sorted(model.items_) == sorted(set(X[:, 1]))
     assert not model.hashed_
 
@@ -379,9 +191,9 @@ def test_with_a_budget_items_are_hashed_with_a_warning():
     X, y = ratings()
     hashed = "items=None: item ids are hashed into 512"
     with pytest.warns(UserWarning, match=hashed) as warned:
-        model = DPItemEmbedding(2, method="moment", rating_range=(1, 5)).fit(X, y)
+        model = DPItemEmbedding(2, rating_range=(1, 5)).fit(X, y)
     assert warned[0].filename == __file__
-    assert model.components_.shape == (2, 512)
+    assert model.item_embeddings_.shape == (512, 3 + 2)
     assert model.hashed_
     assert np.array_equal(model.items_, np.arange(512))
 
@@ -423,7 +235,7 @@ def test_ids_that_are_equal_share_a_bucket():
 
 def test_buckets_embed_what_was_never_seen():
     X, y = ratings()
-    model = DPItemEmbedding(2, method="moment", items=16, rating_range=(1, 5)).fit(X, y)
+    model = DPItemEmbedding(2, items=16, rating_range=(1, 5)).fit(X, y)
     out = model.transform(np.array([[0, "new"], [0, "new"], [0, "item 1"]], object))
     assert np.array_equal(out[0], out[1])
     assert any(
@@ -450,15 +262,14 @@ def test_the_container_of_the_catalog_makes_no_difference(container, kind, tmp_p
     X = np.array([[0, ids[0]], [0, ids[2]], [1, ids[1]]], dtype=object)
     model = DPItemEmbedding(
         2,
-        method="moment",
         items=CATALOGS[container](ids),
         noise_seed=0,
         rating_range=(1, 5),
     )
     model.fit(X, [5, 1, 2])
-    wanted = DPItemEmbedding(
-        2, method="moment", items=ids, noise_seed=0, rating_range=(1, 5)
-    ).fit(X, [5, 1, 2])
+    wanted = DPItemEmbedding(2, items=ids, noise_seed=0, rating_range=(1, 5)).fit(
+        X, [5, 1, 2]
+    )
     assert model.items_.tolist() == ids
     assert np.array_equal(model.components_, wanted.components_)
     model.save(tmp_path / "items.npz")
@@ -467,128 +278,20 @@ def test_the_container_of_the_catalog_makes_no_difference(container, kind, tmp_p
     assert np.array_equal(read.transform(X), model.transform(X))
 
 
-# -- public features and few components ------------------------------------------------
-
-FEATURES = np.arange(16.0).reshape(8, 2)
-
-
-def test_no_components_release_nothing():
-    accountant = PrivacyAccountant(1.0)
-    model = DPItemEmbedding(
-        0,
-        method="moment",
-        items=ITEMS,
-        item_features=FEATURES,
-        accountant=accountant,
-        rating_range=(1, 5),
-    )
-    X, y = ratings()
-    model.fit(X, y)
-    assert model.privacy_.mechanisms == ()
-    assert model.privacy_.mu == accountant.spent()[0] == 0.0
-    assert model.components_.shape == (0, 8)
-    assert model.transform(X[:1]).shape == (1, 3)
-    assert DPItemEmbedding(0, method="moment", items=ITEMS, rating_range=(1, 5)).fit(
-        X, y
-    ).transform(X).shape == (300, 1)
-
-
-def test_public_features_stand_before_the_embedding():
-    X, y = ratings()
-    model = DPItemEmbedding(
-        2, method="moment", items=ITEMS, item_features=FEATURES, rating_range=(1, 5)
-    ).fit(X, y)
-    assert np.array_equal(model.item_embeddings_[:, :2], FEATURES)
-    out = model.transform(np.array([[1, "item 5"]], dtype=object))
-    assert out[0, :3].tolist() == [1, 10.0, 11.0]
-    names = ["x0", "x1_feature0", "x1_feature1", "x1_embedding0", "x1_embedding1"]
-    assert model.get_feature_names_out().tolist() == names
+# -- public features -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, lambda d: pl.DataFrame(dict(d))])
 def test_public_features_keep_their_names_through_a_file(library, tmp_path):
     features = library({"year": np.arange(8.0), "drama": np.arange(8) % 2 == 0})
-    model = DPItemEmbedding(
-        1, method="moment", items=ITEMS, item_features=features, rating_range=(1, 5)
-    ).fit(*ratings())
+    how = {"items": ITEMS, "item_features": features, "rating_range": (1, 5)}
+    model = DPItemEmbedding(1, **how).fit(*ratings())
     model.save(tmp_path / "items.npz")
     read = DPItemEmbedding.load(tmp_path / "items.npz")
     for estimator in (model, model.publish(), read):
         names = estimator.get_feature_names_out().tolist()
-        assert names == ["x0", "year", "drama", "x1_embedding0"]
-
-
-def test_there_are_no_more_components_than_items():
-    model = DPItemEmbedding(50, method="moment", items=ITEMS, rating_range=(1, 5)).fit(
-        *ratings()
-    )
-    assert model.components_.shape == (8, 8)
-    assert model.privacy_.mechanisms[0].shape == (8, 8)
-    assert model.privacy_ == DPItemEmbedding(
-        50, method="moment", rating_range=(1, 5)
-    ).privacy_plan(8)
-
-
-# -- copies ----------------------------------------------------------------------------
-
-
-# -- with models of users --------------------------------------------------------------
-
-
-def numeric_ratings(t=30, p=6, n=8):
-    rng = np.random.default_rng(1)
-    X = np.column_stack([np.repeat(np.arange(t), n), rng.integers(p, size=t * n)])
-    return X, rng.integers(1, 6, size=t * n).astype(float)
-
-
-def in_pandas(X):
-    return pd.DataFrame(X, columns=["user_id", "item_id"]), 0
-
-
-def recommender(accountant):
-    embedding = DPItemEmbedding(
-        2,
-        method="moment",
-        items=np.arange(6),
-        accountant=accountant,
-        rating_range=(1, 5),
-    )
-    users = LRSRegressor(
-        user_feature=0, solver=PrivateRounds(n_rounds=2), accountant=accountant
-    )
-    return make_pipeline(embedding, users)
-
-
-def entries(accountant):
-    return [entry.estimator for entry in accountant.ledger]
-
-
-@without_privacy
-def test_tables_go_through_a_pipeline_by_name():
-    X, y = numeric_ratings()
-    pipeline = recommender(None).set_output(transform="pandas")
-    pipeline.set_params(lrsregressor__user_feature="user_id")
-    pipeline.fit(in_pandas(X)[0], y)
-    names = ["user_id", "item_id_embedding0", "item_id_embedding1"]
-    assert pipeline[-1].feature_names_in_.tolist() == names
-    assert np.isfinite(pipeline.predict(in_pandas(X)[0])).all()
-
-
-# -- size ------------------------------------------------------------------------------
-
-
-def test_users_by_items_is_never_dense():
-    t, p, n = 20_000, 2_000, 10
-    rng = np.random.default_rng(0)
-    X = np.column_stack([np.repeat(np.arange(t), n), rng.integers(p, size=t * n)])
-    y = rng.integers(1, 6, size=t * n)
-    model = DPItemEmbedding(2, method="moment", items=np.arange(p), rating_range=(1, 5))
-    tracemalloc.start()
-    model.fit(X, y)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 0.5 * t * p * 8
-    assert model.components_.shape == (2, p)
+        assert names[:2] == ["x0", "x1_mean"]
+        assert names[4:] == ["year", "drama", "x1_embedding0"]
 
 
 @pytest.mark.parametrize(

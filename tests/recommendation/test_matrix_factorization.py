@@ -346,8 +346,6 @@ def test_components_are_capped_by_what_tastes_there_are():
     assert said.format(50, 2) in plan.remarks[-1]
     plan = DPMatrixFactorization(2, items=9, rating_range=(1, 5)).privacy_plan(9)
     assert not any("capped" in remark for remark in plan.remarks)
-    plan = DPMatrixFactorization(50, items=9, implicit=True).privacy_plan(9)
-    assert "n_components=50 is capped at 8, the smaller of 8" in plan.remarks[-1]
     plan = DPItemEmbedding(
         50, items=9, method="residuals", rating_range=(1, 5)
     ).privacy_plan(9)

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 FEATURES = np.array([[1.0, 0], [0, 1], [1, 1], [0, 0], [0.5, 0]])
 RELEASES = ["offsets", "residuals", "factors"]
-OF_CLICKS = ["clicks", "neighbors", "factors"]
+OF_CLICKS = ["clicks", "pairs"]
 
 
 # Ratings of one user, of items 0 to 4 of the catalog and of others.
@@ -44,7 +44,14 @@ SETTINGS = {
     "tiny range": {"items": range(5), "rating_range": (0, 1e-300)},
     "buckets": {"items": 7},
     "threads": {"items": range(5), "n_jobs": 2},
-    "clicks": {"items": range(5), "item_features": FEATURES, "implicit": True},
+    "few clicks": {"items": range(5), "item_features": FEATURES, "implicit": True},
+    # With so large a budget pairs are asked for, however few users are released.
+    "clicks": {
+        "items": range(5),
+        "item_features": FEATURES,
+        "implicit": True,
+        "epsilon": 1e5,
+    },
     "popularity": {"items": range(5), "n_components": 0, "implicit": True},
 }
 
@@ -69,8 +76,8 @@ def check_sums(cls):
             alone = exact_answers(cls, {CANARY: rated}, **parameters)
             where = f"{setting}, {what}"
             assert list(alone) == releases_of(parameters)[: len(alone)], where
-            for answer in alone.values():
-                check_answer(answer, where)
+            for name, answer in alone.items():
+                check_answer(answer, where, name)
             for users, seed in (
                 (base | {CANARY: rated}, None),
                 ({CANARY: rated} | base, 1),
@@ -81,11 +88,13 @@ def check_sums(cls):
                     assert np.array_equal(change, answer), (where, name)
 
 
-def check_answer(answer, where):
-    """Whole steps of a norm of at most one, exactly."""
-    steps = answer.ravel() / STEP
+def check_answer(answer, where, name):
+    """Whole steps of a norm of at most one, exactly; of pairs half of each."""
+    halves = 2.0 * answer.ravel() / STEP
+    steps = halves if name == "pairs" else 0.5 * halves
     assert np.array_equal(steps, np.rint(steps)), where
-    assert sum(int(step) ** 2 for step in steps) <= round(1 / STEP) ** 2, where
+    square = (2 if name == "pairs" else 1) * round(1 / STEP) ** 2
+    assert sum(int(step) ** 2 for step in steps) <= square, where
 
 
 def check_last_rating(cls):
@@ -179,16 +188,18 @@ def test_random_users_move_the_sums_by_at_most_one():
         )
         parameters = {"items": range(10), "n_components": int(rng.integers(4))}
         parameters["implicit"] = trial % 5 == 0
+        parameters["epsilon"] = 1e5 if trial % 10 == 0 else 1.0
         if trial % 3:
             parameters["item_features"] = rng.standard_normal((10, 3))
         X, y = table({CANARY: rated})
         with scripted(trial) as asked:
             DPMatrixFactorization(**{"rating_range": (1, 5), **parameters}).fit(X, y)
         for name, answer in asked.items():
-            check_answer(answer, (trial, name))
+            check_answer(answer, (trial, name), name)
             largest[name] = max(largest[name], float(np.linalg.norm(answer)))
-    assert largest["offsets"] > 0.99
-    assert min(largest[name] for name in largest if name != "offsets") > 0.998
+    assert largest.pop("offsets") > 0.99
+    assert largest.pop("pairs") > 0.705
+    assert min(largest.values()) > 0.998
 
 
 def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
@@ -269,25 +280,55 @@ MUTANTS = {
         check_sums,
         ANSWERS,
         (
-            "    weights = SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))",
-            "    weights = SHARE_BESIDE_ONE / np.maximum(block.counts, 1.0) ** 0.0",
+            "SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))",
+            "SHARE_BESIDE_ONE / np.maximum(block.counts, 1.0) ** 0.0",
         ),
     ),
-    "anchors by the exact counts": (
+    "popularity not projected out": (
         check_sums,
-        "recommendation._item_models",
+        ANSWERS,
+        ("        left -= along[part, None] * popularity\n", ""),
+    ),
+    "squares of users kept beside their pairs": (
+        check_sums,
+        ANSWERS,
+        ("    np.fill_diagonal(total, 0.0)\n", ""),
+    ),
+    "head by the exact number of users": (
+        check_sums,
+        MODEL,
         (
-            "                found.shares, parts",
-            "                np.bincount(rows.items, minlength=rows.n_items), parts",
+            "n_head = found.head_size(self.most_head)",
+            "n_head = 2 + rows.n_users % 3",
+        ),
+    ),
+    "head by the exact counts": (
+        check_sums,
+        MODEL,
+        (
+            "                how = {",
+            "                exact = np.bincount(rows.items, minlength=p)\n"
+            "                head = np.argsort(-exact, kind='stable')\n"
+            "                how = {",
+        ),
+    ),
+    "direction of popularity by the exact counts": (
+        check_sums,
+        MODEL,
+        (
+            "                ask = partial(_kernels_models.pair",
+            "                exact = np.bincount(rows.items, minlength=p)[head] + 1.0\n"
+            "                how['popularity'] = exact / np.linalg.norm(exact)\n"
+            "                ask = partial(_kernels_models.pair",
         ),
     ),
     "shares of clicks by the exact counts": (
         check_features,
-        "recommendation._item_models",
+        MODEL,
         (
-            "return FoundItems(found.model(factors)[0], found.logged, found.counts)",
-            "exact = np.log1p(np.bincount(rows.items, minlength=rows.n_items))\n"
-            "        return FoundItems(found.model(factors)[0], exact, found.counts)",
+            "        return found.items(self._columns(found), factors)",
+            "        found.total[:-1] = np.bincount(rows.items, minlength=p)\n"
+            "        return found.items(self._columns(found), factors)",
         ),
     ),
     "users of clicks measured from each other": (
@@ -360,8 +401,8 @@ MUTANTS = {
         check_public,
         "recommendation._matrix_factorization",
         (
-            "            self.privacy_ = plan\n",
-            "            self.privacy_, self.models_ = plan, self._personal\n",
+            "self.privacy_ = fitted.plan",
+            "self.privacy_, self.models_ = fitted.plan, self._personal",
         ),
     ),
 }

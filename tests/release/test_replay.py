@@ -51,7 +51,6 @@ from skdpspectral.covariance import Window
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.model_selection import PrivateSplit
-from skdpspectral.preprocessing import _columns
 
 FAMILIES = all_families(ESTIMATORS)
 
@@ -83,8 +82,6 @@ STEPS = {
     "scaler": DPStandardScaler(epsilon=50.0),
     "scaler of columns": DPStandardScaler(epsilon=50.0, with_mean=False),
     "components": DPPCA(2),
-    "covariance": JMECovariance(clip_norm=0.1, epsilon=50.0),
-    "whitened": JMECovariance(clip_norm=0.1, epsilon=50.0, whiten=True),
 }
 
 
@@ -306,15 +303,6 @@ def of_hard_values(form):
 @pytest.mark.parametrize("form", ["pandas", "object"])
 def test_a_value_that_has_no_text_is_told_by_nothing(form):
     check(tally(of_hard_values(form), budgets=(True, False)))
-
-
-def test_an_error_of_a_text_is_found(monkeypatch):
-    def wrong(value):
-        return None if value is None else _columns._text_of_others(value, type(value))
-
-    monkeypatch.setattr(_columns, "text_of", wrong)
-    found = tally(of_hard_values("object")).found
-    assert {"error"} <= {one.what for one in found}
 
 
 def test_a_branch_that_values_choose_is_found(monkeypatch):

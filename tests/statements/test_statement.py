@@ -18,16 +18,13 @@ from statement_tools import SECRET, SECRET_USER, make_rows, two_analysts
 import skdpspectral
 from skdpspectral import (
     DPPCA,
-    DPAdamClassifier,
     DPStandardScaler,
     FederatedDPPCA,
     LRSRegressor,
     PrivacyAccountant,
-    PrivacyLeakWarning,
     statement,
 )
 from skdpspectral.accounting import gaussian_epsilon
-from skdpspectral.audit import audit_in_few_fits, two_tables
 from skdpspectral.federation import GroupTask
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import PrivacyPlan, ThresholdedGaussian
@@ -35,7 +32,6 @@ from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import make_private_pipeline
 from skdpspectral.statements._facts import facts_in, fit_facts
-from skdpspectral.statements._page import PAGE_OF
 from skdpspectral.statements._statement import Statement
 
 KINDS = (
@@ -158,8 +154,7 @@ def test_the_guarantee_is_that_of_the_plan_or_the_ledger(kinds, name):
     elif name == "open":
         assert (stated["epsilon"], stated["mu"]) == (None, None)
     else:
-        fitted = FederatedDPPCA.from_result(of) if name == "result" else of
-        plan = fitted.privacy_
+        plan = of.privacy_
         found = (plan.epsilon, plan.delta, str(plan.unit), str(plan.neighbors))
         keys = ("epsilon", "delta", "unit", "neighbors")
         assert tuple(stated[key] for key in keys) == found
@@ -266,25 +261,6 @@ def test_figures_are_bounds_of_the_definition(kinds):
     assert 0.0 <= worst - (math.e + 1e-6) / (1.0 + math.e) < 1e-3
 
 
-def test_guesses_are_bounded_by_what_is_known_of_the_mechanisms(kinds):
-    """The best guess is right with (1 + total variation) / 2."""
-    question = "How strong is the protection?"
-    pair = PrivacyAccountant()
-    pair.charge_external(2.0, 1e-6, "counts", unit="row", neighbors="replace-one")
-    said = answers(statement(pair))[question]
-    assert "right in at most 88.1 %" in said
-    assert "the limit for the worst of all methods" in said
-    plan = DPPCA(1, epsilon=2.0, center="none").privacy_plan(400, 4)
-    said = answers(statement(charged(plan)))[question]
-    assert "right in at most 58.9 %" in said
-    assert "it would be 88.1 %" in said
-    # What may fail shows everything, with a probability of its own.
-    failing = PrivacyPlan(8.0, 0.1, (TEXTS,), "DPTableVectorizer", failure=0.05)
-    said = answers(statement(charged(failing)))[question]
-    right = float(re.search(r"right in at most ([\d.]+) %", said)[1]) / 100
-    assert 0.0 <= right - (norm.cdf(failing.mu / 2) + 0.025) < 1e-3
-
-
 @pytest.mark.parametrize("name", ["leak", "seeded", "open"])
 def test_what_is_not_private_has_no_comforting_figures(kinds, name):
     made = statement(kinds[name])
@@ -300,13 +276,6 @@ def test_what_is_not_private_has_no_comforting_figures(kinds, name):
         assert not re.search(r"epsilon =|mu =|rho|\d %|times as likely", text), text
     assert "Is the number of people or rows secret?" not in said
     assert '"privacy_parameters": "TODO"' in made.to_registry()
-
-
-def test_seeds_in_a_ledger_leave_nothing_to_promise():
-    plan = DPPCA(2, noise_seed=0).privacy_plan(400, 4)
-    said = answers(statement(charged(plan, epsilon=4.0, allow_seeded=True)))
-    assert "its noise came from a seed" in said["Who is protected?"]
-    assert "No figure" in said["What has been spent, and what is left?"]
 
 
 def group_task(noise, **named):
@@ -350,17 +319,6 @@ def test_group_tasks_say_who_adds_the_noise(kinds, name, of_ledger):
     assert ("message of one party" in seen) == (name in ("masked", "summed"))
 
 
-def test_models_that_name_trust_are_no_group_tasks():
-    model = group_task("server")._model.privacy_plan(4)
-    what = str(GROUP_TASKS["server"].plan.remarks[0])  # words of another tool
-    accountant = charged(model)
-    relation = {"unit": "user", "neighbors": str(model.neighbors)}
-    accountant.charge_external(0.1, 0.0, what, **relation)
-    said = answers(statement(accountant))
-    assert HOLDERS in said[AGAINST]
-    assert "does not record other parties" in said[SEEN]
-
-
 def test_of_two_group_tasks_the_weaker_promise_is_told():
     accountant = charged(GROUP_TASKS["node"].plan, GROUP_TASKS["server"].plan)
     against = answers(statement(accountant))[AGAINST]
@@ -396,16 +354,6 @@ def test_a_ledger_has_the_cost_of_each_step_of_a_pipeline():
         assert "before its fit" not in text
 
 
-def test_sampled_steps_of_a_pipeline_have_the_lemmas_of_their_cost():
-    steps = DPStandardScaler(), DPAdamClassifier(classes=[0, 1])
-    plan = make_private_pipeline(*steps, epsilon=3.0).privacy_plan(1000, 5)
-    (rows,) = releases(statement(charged(plan))).values()
-    assert [row["lemmas"] for row in rows] == [
-        "composition",
-        "composition, sampled-replacement, dominating",
-    ]
-
-
 def test_the_auditor_gets_every_release_with_its_lemma(kinds):
     for name in KINDS:
         for rows in releases(statement(kinds[name])).values():
@@ -437,12 +385,6 @@ def test_tables_and_headings_of_entries(kinds):
     assert '<span class="n">1e-08</span>' in text
 
 
-def test_texts_that_are_released_are_named():
-    plan = PrivacyPlan(8.0, 1e-6, (TEXTS,), "DPTableVectorizer", failure=1e-7)
-    said = answers(statement(charged(plan)))["What was released?"]
-    assert "Frequent texts" in said
-
-
 def test_budgets_bound_what_was_chosen_adaptively(kinds):
     claim = statement(kinds["ledger"]).to_dict()["claim"]
     limit = re.search(r"the budget sets the limit: at most ([\d.]+) times", claim)
@@ -459,23 +401,6 @@ def test_bounds_of_a_model_are_not_said_to_hold_for_chosen_fits(kinds):
     said = answers(made)
     assert "it is not a promise" in said["What does the promise rest on?"]
     assert "but not for bounds of a model of rows" in said["Composition"]
-
-
-@pytest.mark.parametrize("k", [2, 7])
-def test_people_with_several_rows_have_what_the_budget_promises(kinds, k):
-    """By its epsilon and delta, also if results decided what was fitted next."""
-    said = answers(statement(kinds["ledger"], units_per_person=k))[SEVERAL]
-    spent, _, limit = said.partition("Whatever was fitted, and however it was chosen")
-    assert "planned in advance" in spent
-    if k * 4.0 > 13.8:
-        assert limit.endswith(f" {k} rows: no useful limit.")
-    else:
-        ((times, chance),) = odds(limit)
-        assert 0.0 <= times - math.exp(k * 4.0) < 0.01 * math.exp(k * 4.0)
-        grown = 1e-6 * sum(math.exp(4.0 * i) for i in range(k))
-        assert 0.0 <= chance - grown < 0.01 * grown
-    unlimited = charged(kinds["estimator"].privacy_)
-    assert "Whatever was" not in answers(statement(unlimited))[SEVERAL]
 
 
 def test_the_exponential_mechanism_is_no_gaussian():
@@ -514,23 +439,14 @@ OF_COST = {
 }
 
 
-def test_lemmas_are_proved_where_pages_say():
-    theory = Path(__file__).parents[2] / "doc" / "theory"
-    for name, page in PAGE_OF.items():
-        assert f".. _lemma-{name}:\n" in (theory / f"{page}.rst").read_text()
-    url = "https://example.org/docs/"
-    made = statement(two_analysts(), docs_url=url)
-    links = set(Page(made.to_html()).links)
-    assert f"{url}theory/sensitivities.html#lemma-second-moment" in links
-    assert all(link.startswith(url) for link in links)
-
-
 def test_every_lemma_of_the_source_has_a_page():
     named, pattern = set(), r'lemma"?\]?(?:: str)? ?[=:] "([\w -]+)"'
     for path in Path(skdpspectral.__file__).parent.rglob("*.py"):
         named |= set(" ".join(re.findall(pattern, path.read_text())).split())
-    assert len(named) > 20
-    assert named <= set(PAGE_OF)
+    assert len(named) > 15
+    theory = Path(__file__).parents[2] / "doc" / "theory"
+    proved = "".join(page.read_text() for page in theory.glob("*.rst"))
+    assert all(f".. _lemma-{name}:\n" in proved for name in named | OF_COST)
 
 
 def test_words_of_others_are_no_markup():
@@ -585,23 +501,6 @@ def test_every_word_stays_a_word(word):
     assert isinstance(entry["basic"]["name"], str)
 
 
-def test_audits_are_told(kinds):
-    X = make_rows()
-    X[7, 2] = 0.0
-    Y = X.copy()
-    Y[0] = -X[0]
-    tables = two_tables(X, Y, lambda model, released: 0.0)
-    audit = audit_in_few_fits(DPPCA(1, center="none"), tables, 60)
-    made = statement(kinds["estimator"], audit=audit)
-    assert "60 fits of made-up" in answers(made)["Audit"]
-    record = made.to_dict()
-    assert "An audit refutes it" not in record["claim"]
-    record["audit"]["epsilon"] = 2.0
-    assert "An audit refutes it" in str(Statement(facts_in(record)))
-    with pytest.raises(TypeError, match="audit must be"):
-        statement(kinds["estimator"], audit=1.0)
-
-
 def test_large_ledgers_have_small_pages():
     accountant = PrivacyAccountant()
     plans = [
@@ -638,8 +537,6 @@ def test_what_is_no_promise_is_refused():
         statement(ledger, units_per_person=0)
     with pytest.raises(ValueError, match="n_units must be at least 1"):
         statement(ledger, n_units=-5)
-    with pytest.raises(ValueError, match="docs_url must begin"):
-        statement(ledger, docs_url="javascript:alert(1)")
 
 
 def test_a_step_that_leaks_voids_what_a_ledger_promises():
@@ -671,13 +568,3 @@ def test_odds_of_a_ledger_with_other_tools_are_those_of_k_steps(epsilon, delta, 
     grown = spent.delta * sum(math.exp(i * spent.epsilon) for i in range(k))
     (found,) = odds(said)
     assert found == pytest.approx((math.exp(k * spent.epsilon), grown), rel=0.01)
-
-
-def test_labels_that_were_read_void_a_statement():
-    X = np.random.default_rng(0).normal(size=(200, 3))
-    y, said = np.arange(200) % 2, "classes=None publishes which labels occur"
-    with pytest.warns(PrivacyLeakWarning, match="classes=None"):
-        model = DPAdamClassifier(n_epochs=1).fit(X, y)
-    assert said in statement(model).to_json()
-    model.set_params(classes=[0, 1])
-    assert said not in statement(model.fit(X, y)).to_json()

@@ -9,14 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from statement_tools import make_rows, two_analysts
 
 from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
-    DPStandardScaler,
     FederatedDPPCA,
     PrivacyAccountant,
     statement,
@@ -99,21 +97,11 @@ def test_every_changed_digit_is_found(make, ledger, ending, capsys):
         assert said
 
 
-def test_a_changed_figure_is_named(make, ledger, capsys):
-    path = make("html")
-    budget = "The budget is epsilon = {}"
-    write(path, read(path).replace(budget.format(4), budget.format(3)))
-    code, said = verified(capsys, path, ledger)
-    assert code == 1
-    assert "epsilon = 3 at" in said
-    assert "epsilon = 4 at" in said
-
-
 def test_removed_entries_and_other_ledgers_are_found(make, ledger, tmp_path, capsys):
     path = make("html")
     two_analysts(tmp_path / "other.db")
     code, said = verified(capsys, path, str(tmp_path / "other.db"))
-    assert (code, said.startswith("the statement has ")) == (1, True)
+    assert (code, "where it must say" in said) == (1, True)
     cut = str(tmp_path / "cut.db")
     PrivacyAccountant(path=ledger).backup(cut)
     with sqlite3.connect(cut) as connection:
@@ -164,11 +152,11 @@ def test_statements_of_fits_are_looked_up(tmp_path, kinds, capsys):
 
 
 def test_a_ledger_is_read_as_it_was(tmp_path):
-    """Also where mechanisms are no Gaussians, and blocks cost the dearest."""
+    """Also where mechanisms are no Gaussians."""
     accountant = PrivacyAccountant(6.0, 1e-6, path=tmp_path / "ledger.db")
     small = DPPCA(1, epsilon=0.3, center="none").privacy_plan(400, 4)
     sampled = DPAdamClassifier(classes=[0, 1], epsilon=0.5).privacy_plan(400, 4)
-    parts = [accountant.named(name, disjoint_within="half") for name in "ab"]
+    parts = [accountant.named(name) for name in "ab"]
     made = []
     for handle, plan in zip(
         [accountant, *parts, *parts], [small, sampled] * 3, strict=False
@@ -335,17 +323,6 @@ def test_forgeries_are_found(charged, name, ending, tmp_path, capsys):
     assert code == 1, said
 
 
-@pytest.mark.parametrize("place", ["public: 400", "&quot;n_units&quot;: 400"])
-def test_pages_and_records_have_the_same_number_of_rows(
-    charged, place, tmp_path, capsys
-):
-    made, path = charged["estimator"]
-    text, page = made.to_html(), tmp_path / "page.html"
-    assert text.count(place) == 1
-    write(page, text.replace(place, place.replace("400", "500")))
-    assert verified(capsys, str(page), path)[0] == 1
-
-
 def test_what_no_ledger_has_is_never_confirmed(charged, tmp_path, capsys):
     """Sentences and numbers that a forger may add are named, one by one."""
     made, path = charged["estimator"]
@@ -353,9 +330,6 @@ def test_what_no_ledger_has_is_never_confirmed(charged, tmp_path, capsys):
     plan_of(record)["remarks"].append("Reviewed and approved.")
     plan_of(record)["concerns"].append("trust")
     record["stated"]["tuning"], record["n_units"] = "Nothing.", 10**6
-    record["audit"] = dict.fromkeys(
-        ("epsilon", "claimed_epsilon", "delta", "confidence", "n_trials"), 0.1
-    )
     page = tmp_path / "page.json"
     write(page, Statement(facts_in(record)).to_json())
     code, said = verified(capsys, str(page), path)
@@ -365,18 +339,10 @@ def test_what_no_ledger_has_is_never_confirmed(charged, tmp_path, capsys):
     for what in (
         "what the curator states (tuning)",
         "the versions of the software",
-        "the audit",
         "the number of rows",
         "the remark 'Reviewed and approved.'",
     ):
         assert what in beside
-
-
-def test_a_plan_removed_from_a_fit_of_several():
-    """There is no such statement: no ledger can tell which fits belong together."""
-    steps = make_pipeline(DPStandardScaler(), DPPCA(2)).fit(make_rows())
-    with pytest.raises(TypeError, match="which of them belong together"):
-        statement(steps)
 
 
 def test_tricks_with_texts_are_found(make, ledger, capsys):
@@ -406,7 +372,7 @@ def test_tricks_with_texts_are_found(make, ledger, capsys):
 def test_files_that_are_no_statements(make, ledger, tmp_path, capsys):
     bad = tmp_path / "bad"
     good = json.loads(Path(make("json")).read_text())
-    record = json.dumps({**good, "stated": "x", "audit": 1})
+    record = json.dumps({**good, "stated": "x"})
     negative = json.dumps({**good, "ledger": {**good["ledger"], "entries": -1}})
     huge = json.dumps({**good, "ledger": {**good["ledger"], "entries": 1e300}})
     deep, yaml = "[" * 10**5, Path(make("registry")).read_text()
@@ -420,17 +386,6 @@ def test_files_that_are_no_statements(make, ledger, tmp_path, capsys):
     assert main(["verify", str(bad), ledger]) == 2
     assert main(["verify", str(tmp_path), ledger]) == 2
     assert main(["verify", make("html"), str(bad)]) == 2
-
-
-def test_an_empty_ledger_says_nothing_of_units(tmp_path, capsys):
-    """The first entry fixes them, and statements from before it stay true."""
-    page, path = str(tmp_path / "page.html"), tmp_path / "ledger.db"
-    accountant = PrivacyAccountant(2.0, 1e-6, path=path)
-    made = statement(accountant)
-    assert made.to_dict()["unit"] == ""
-    made.to_html(page)
-    accountant.charge_external(0.1, 0.0, "x", unit="user", neighbors="add-remove-one")
-    assert verified(capsys, page, str(path))[0] == 0
 
 
 @pytest.mark.parametrize("number", [0, -5, 0.5, True, "2", [1]])

@@ -9,7 +9,6 @@ from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
     DPMatrixFactorization,
-    FederatedDPPCA,
     LRSRegressor,
     PrivacyAccountant,
 )
@@ -72,14 +71,6 @@ def fit_items(frame, **how):
     return model.fit(frame[["user", "item"]], frame["rating"])
 
 
-def fit_moment(frame, **how):
-    return fit_items(frame, method="moment", **how)
-
-
-def fit_federation(frame, **how):
-    return FederatedDPPCA(1, client_feature="user", **how).fit(frame)
-
-
 def on_cluster(frame):
     return isinstance(frame, dd.DataFrame)
 
@@ -88,8 +79,6 @@ FITS = {
     fit_regression: (FRAME, "of one kind, got numbers, "),
     fit_ratings: (RATINGS, "of one kind, got numbers, "),
     fit_items: (RATINGS, "of one kind, got numbers, "),
-    fit_moment: (RATINGS, "of one kind, got numbers, "),
-    fit_federation: (FRAME, "of one kind, got numbers, "),
 }
 
 
@@ -101,8 +90,7 @@ def test_ids_of_other_kinds_in_other_parts_are_no_ids(fit, users):
     accountant = PrivacyAccountant()
     with quiet(), pytest.raises(ValueError, match=message):
         fit(halves(frame, of_users(users)), accountant=accountant)
-    # Who the clients are is public, and read beforehand.
-    assert len(accountant.ledger) == (0 if fit is fit_federation else 1)
+    assert len(accountant.ledger) == 1
 
 
 @pytest.mark.parametrize("items", [range(7), None])
@@ -137,27 +125,6 @@ def test_lists_of_ids_are_not_made_strings():
             pytest.raises(ValueError, match="users must contain ids of one kind"),
         ):
             LRSRegressor(1, 1).fit(X, y.to_numpy(), users=ids)
-        with quiet(), pytest.raises(ValueError, match=r"clients must .* of one kind"):
-            FederatedDPPCA(1).fit(X, clients=ids)
-
-
-def test_parts_are_read_once_for_all_clients():
-    """Or a table of many clients would be read as many times."""
-    reads = []
-
-    def read(part):
-        reads.append(len(part))
-        return part
-
-    rows, clients = FRAME[["a", "b", "c"]].to_numpy(), np.arange(N) % 5
-    known = {"dtype": float, "meta": np.empty((0, 0))}
-    X = da.from_array(rows, chunks=(N // 4, 3)).map_blocks(read, **known)
-    pca = FederatedDPPCA(1, noise_seed=1)
-    with quiet():
-        check_same(
-            outcome(pca, rows, clients=clients), outcome(pca, X, clients=clients)
-        )
-    assert reads == [N // 4] * 8  # each is checked, and then divided
 
 
 def test_a_part_without_rows_has_no_say_in_the_kind_of_ids():

@@ -13,7 +13,6 @@ from skdpspectral import (
     DPMatrixFactorization,
     DPStandardScaler,
     FederatedDPPCA,
-    LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
 )
@@ -79,16 +78,10 @@ def fits():
     for parameters in ({}, {"with_mean": False}, {"bounds": (-9, 9)}):
         scaler = DPStandardScaler(noise_seed=SEED, **parameters)
         yield f"scaler {parameters}", scaler, (X,), (X,), {}
-    for parameters in ({}, {"aggregation": "matrix"}):
-        pca = FederatedDPPCA(noise_seed=SEED, **parameters)
-        yield f"federated {parameters}", pca, (OWN,), (OWN,), {"clients": USERS % 3}
     stars = {"rating_range": (1, 5)}
     kinds = [(DPMatrixFactorization, stars)]
     kinds += [(DPMatrixFactorization, {"implicit": True})]
-    kinds += [
-        (DPItemEmbedding, {"method": name, **stars}) for name in ("moment", "residuals")
-    ]
-    kinds += [(DPItemEmbedding, {"max_ratings_per_user": 3, **stars})]
+    kinds += [(DPItemEmbedding, {"method": "residuals", **stars})]
     for kind, parameters in kinds:
         model = kind(items=DATA.item_ids, noise_seed=SEED, **parameters)
         frame = dd.from_pandas(RATINGS, npartitions=3)
@@ -208,30 +201,6 @@ def _arrays(found):
     return [found]
 
 
-def test_frames_and_columns_of_clients():
-    """Names are features, ids may be a column, and ids beside may be distant too."""
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    table = dd.from_pandas(frame, npartitions=3)
-    with quiet():
-        pca = DPPCA(noise_seed=1)
-        check_same(outcome(pca, frame), outcome(pca, table))
-        assert pca.feature_names_in_.tolist() == list("abcdef")
-        assert pca.plan_for(table) == pca.plan_for(frame)
-        np.testing.assert_array_equal(pca.transform(table), pca.transform(frame))
-        frame = frame[:N_OF_USERS]
-        names = np.array(["north", "south", "west"])[USERS % 3]
-        wanted = outcome(FederatedDPPCA(noise_seed=1), OWN, clients=names)
-        for how in (
-            ("client", dd.from_pandas(frame.assign(client=names), npartitions=4), {}),
-            (None, on_cluster(OWN), {"clients": da.from_array(USERS % 3, chunks=77)}),
-            (0, on_cluster(np.c_[USERS % 3, OWN], ((3000, 2003), (4, 3))), {}),
-        ):
-            fed = FederatedDPPCA(noise_seed=1, client_feature=how[0])
-            found = outcome(fed, how[1], **how[2])
-            # Names of clients are in the ledger, and not in the releases.
-            check_same(wanted, found)
-
-
 def test_users_of_frames_and_offsets():
     frame = pd.DataFrame(OWN, columns=list("abcdef"))
     frame["user"] = [f"user {user}" for user in USERS]
@@ -295,15 +264,6 @@ def test_ratings_are_predicted_and_embedded_of_rows_that_are_brought_here():
     pd.testing.assert_frame_equal(
         pd.DataFrame(found), pd.DataFrame(embedding.transform(RATINGS))
     )
-
-
-def test_networks_of_users_are_refused_before_the_charge():
-    accountant = PrivacyAccountant()
-    model = LRSMLPRegressor(1, 0.1, user_feature=0, accountant=accountant)
-    rows = da.from_array(np.column_stack([USERS, OWN]), chunks=(2000, P + 1))
-    with pytest.raises(ValueError, match=r"X\.compute"):
-        model.fit(rows, y)
-    assert len(accountant.ledger) == 0
 
 
 def test_ratings_of_strings_and_repeated_items():

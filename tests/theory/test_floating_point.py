@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from release_tools import Release, record_releases
 
-from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    DPMatrixFactorization,
+    LRSRegressor,
+)
 from skdpspectral._linalg.walks import blocked_mean, blocked_second_moment
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
@@ -80,10 +85,13 @@ def test_every_release_states_what_it_rests_on():
     }
     stated = {"start": (1.0, errors, users), **medians, **moments}
     _check_stated(LRSRegressor().privacy_plan(p), stated)
-    items = {"second_moment": (1.0, 0.0, 2.0**31)}
-    _check_stated(
-        DPItemEmbedding(method="moment", rating_range=(1, 5)).privacy_plan(p), items
+    stated = dict.fromkeys(
+        ("offsets", "residuals", "second_moment"), (1.0, 0.0, 2.0**31)
     )
+    items = DPItemEmbedding(method="residuals", rating_range=(1, 5))
+    _check_stated(items.privacy_plan(p), stated)
+    stated = {"clicks": (1.0, 0.0, 2.0**31), "pairs": (0.5**0.5, 0.0, 2.0**31)}
+    _check_stated(DPMatrixFactorization(implicit=True).privacy_plan(p), stated)
 
 
 def _check_stated(plan, stated):

@@ -440,9 +440,6 @@ def test_failures_of_several_fits_add_up():
     spent = accountant.spent()
     assert spent.delta == pytest.approx(2 * failure)
     assert spent.epsilon == pytest.approx(gaussian_epsilon(mu, failure), rel=1e-9)
-    curve = accountant.privacy_curve([0.5, 100.0])
-    assert curve[0] == pytest.approx(gaussian_delta(mu, 0.5) + failure)
-    assert curve[1] == pytest.approx(failure)
     assert "A part of delta covers the failure" in str(accountant)
 
 
@@ -473,16 +470,6 @@ def test_a_budget_holds_the_failures_of_all_fits():
     left = accountant.remaining().epsilon
     accountant.charge(DPPCA(1, epsilon=left).privacy_plan(5000, 5))
     assert 4.9 < accountant.spent().epsilon <= 5.0
-
-
-def test_disjoint_blocks_fail_one_at_a_time():
-    plan, accountant = spiked_plan(0.25, 1e-6), PrivacyAccountant()
-    for label in "ab":
-        accountant.named(label, disjoint_within="sites").charge(plan)
-    assert accountant.spent(1e-6).epsilon == pytest.approx(0.25)
-    accountant.named("b", disjoint_within="sites").charge(plan)
-    wanted = gaussian_epsilon(math.sqrt(2) * plan.mu, 8e-7)
-    assert accountant.spent(1e-6).epsilon == pytest.approx(wanted, rel=1e-9)
 
 
 def test_a_plan_that_fails_more_often_than_its_delta_is_refused():

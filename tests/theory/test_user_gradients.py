@@ -90,9 +90,7 @@ def test_contributions_are_gradients_by_the_shared_weights_before_the_last_step(
     }
     given |= {"hidden_layer_sizes": 2, "solver": solver, "clip_norm": 10.0}
     model, users = regressor(**given), alike(3, 5, D)
-    own = choices.user_network_of(model)
-    shape = choices.network_shape(model, own, D)
-    U = choices.rules_of(model.sparsity, shape, own, solver).first_U
+    U = choices.statistic_of(model, D).rules.first_U
 
     def gradient(whole, X, y):
         def loss(whole):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+from sliced_rows import SlicedTable
 
 
 def memory_map(X, folder):
@@ -60,4 +61,49 @@ CONTAINERS = {
     "pandas category": lambda X, _: table(X).astype({"c": "category"}),
     "polars": lambda X, _: pl.DataFrame(X, schema=names_of(X)),
     "polars Int16": lambda X, _: pl.DataFrame(X, schema=names_of(X)).cast(pl.Int16),
+}
+
+
+def _arrow(X):
+    import pyarrow
+
+    return pyarrow.Table.from_pandas(table(X), preserve_index=False)
+
+
+def _parquet_file(X, folder):
+    from pyarrow import parquet
+
+    parquet.write_table(_arrow(X), folder / "X.parquet", row_group_size=701)
+    return parquet.ParquetFile(folder / "X.parquet")
+
+
+def _parquet_files(X, folder):
+    from pyarrow import dataset, parquet
+
+    (folder / "files").mkdir()
+    for k, start in enumerate(range(0, len(X), 1500)):
+        part = _arrow(X).slice(start, 1500)
+        parquet.write_table(part, folder / "files" / f"{k}.parquet", row_group_size=400)
+    return dataset.dataset(folder / "files")
+
+
+def _dask_array(X, _):
+    from dask import array
+
+    return array.from_array(X, chunks=(700, 3))
+
+
+def _dask_frame(X, _):
+    from dask import dataframe
+
+    return dataframe.from_pandas(table(X), npartitions=3)
+
+
+# Those that are read, or reduced, part by part.
+DISTANT = {
+    "slices": lambda X, _: SlicedTable(X),
+    "parquet file": _parquet_file,
+    "parquet files": _parquet_files,
+    "dask array": _dask_array,
+    "dask frame": _dask_frame,
 }

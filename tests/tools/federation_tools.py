@@ -1,20 +1,24 @@
 """Small federations for tests."""
 
+import dataclasses
+
 import numpy as np
 
-from skdpspectral import federation
-from skdpspectral.federation import LocalClient, Request, Server
+from skdpspectral import FederatedDPPCA, SparseDPPCA
+from skdpspectral.decomposition._federated_client import run_in_process
+from skdpspectral.federation import LocalClient, Request, Rounds, SpectralTask
 
 SESSION = bytes(range(16))
 # Rows of a client; with a model of them as many as its bounds need, and more.
 N_ROWS, N_MODEL_ROWS = 50, 700
 
 
-def make_task(n_components=2, n_features=6, *, bounded=None, **parameters):
+def make_task(n_components=2, n_features=6, *, feature_names=None, **parameters):
     # About the origin, or means of clients with bounds, unless a center is given.
-    parameters = {**(bounded or {}), **parameters}
     parameters.setdefault("center", "private" if "bounds" in parameters else "none")
-    return federation.make_task(n_components, n_features, **parameters)
+    kind = SparseDPPCA if "n_rounds" in parameters else FederatedDPPCA
+    estimator = kind(n_components, **parameters)
+    return SpectralTask(estimator, n_features, feature_names=feature_names)
 
 
 def rows_needed(task):
@@ -27,7 +31,7 @@ def rows_of(seed, n=N_ROWS, p=6):
 
 
 def make_clients(task, names="abc", n=None, **parameters):
-    n, p = n or rows_needed(task), task.rows.n_features
+    n, p = n or rows_needed(task), task.n_features
     return {
         name: LocalClient(name, rows_of(i, n, p), task, **parameters)
         for i, name in enumerate(names)
@@ -38,22 +42,31 @@ def registered(clients):
     return {name: client.registration for name, client in clients.items()}
 
 
-def make_server(task, clients="abc", **parameters):
-    """A server of names, or of registrations by name."""
-    if not isinstance(clients, dict):
-        clients = list(clients)
-    return Server(clients, task, session=SESSION, **parameters)
+def make_rounds(task, clients):
+    return Rounds(registered(clients), task, session=SESSION)
 
 
-def ask(task, step, topic, basis=(), session=SESSION):
+def ask(task, step, basis=(), session=SESSION):
     """A request of a task, as a server might make it by hand."""
-    return Request(session, task.digest, step, topic, basis)
-
-
-def noise_std(task, n_samples=50, mu=0.2):
-    """Deviation of the noise on the first release of a client, by its plan."""
-    return task.mechanisms(n_samples, mu)[0].noise_std
+    return Request(session, task.digest, step, basis)
 
 
 def answers(clients, request):
     return {name: c.respond(request).to_bytes() for name, c in clients.items()}
+
+
+def replies_to(rounds, clients):
+    """Replies, as objects, of all clients that are left."""
+    request = rounds.request().to_bytes()
+    return {name: clients[name].respond(request) for name in rounds.clients}
+
+
+def hold(rounds, clients):
+    """Hold the rest of a session in this process; return its result."""
+    run_in_process(rounds, clients)
+    return rounds.result()
+
+
+def other(sent, name="b", **changes):
+    """Replies, one of which has other content."""
+    return {**sent, name: dataclasses.replace(sent[name], **changes)}

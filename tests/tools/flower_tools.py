@@ -36,7 +36,7 @@ def make_site(folder, name, task, *, seed=0, epsilon=1.0, budget=1.0, noise_seed
     ledger = PrivacyAccountant(
         budget, 1e-5, path=folder / f"{name}.db", allow_seeded=noise_seed is not None
     )
-    rows, how = rows_of(seed, p=task.rows.n_features), {"noise_seed": noise_seed}
+    rows, how = rows_of(seed, p=task.n_features), {"noise_seed": noise_seed}
     how |= {"epsilon": epsilon, "accountant": ledger}
     return Sessions(name, lambda: LocalClient(name, rows, task, **how))
 

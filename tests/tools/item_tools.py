@@ -10,7 +10,6 @@ from lrs_tools import scripted
 import skdpspectral
 
 PACKAGE = Path(skdpspectral.__file__).parent
-WHOLE = 2**11  # steps of a unit vector
 CANARY = 77
 
 
@@ -28,15 +27,6 @@ def table(users, seed=None):
     for place, row in enumerate(order):
         X[place] = rows[row][:2]
     return X, np.array([rows[row][2] for row in order], dtype=float)
-
-
-def exact_moment(cls, users, seed=None, **parameters):
-    """What a fit would release without noise."""
-    X, y = table(users, seed)
-    with scripted() as asked:
-        parameters = {"rating_range": (1, 5), **parameters}
-        cls(1, method="moment", **parameters).fit(X, y)
-    return asked["second_moment"]
 
 
 # -- models of items -------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from ledger_tools import DELTA
 
+from skdpspectral.accounting import _composition
 from skdpspectral.mechanisms import ApproximateDP, PrivacyPlan, SubsampledGaussian
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
@@ -25,3 +26,11 @@ def without_name(curve):
 def counted(*curves):
     """Mechanisms as the ledger gives them to the composition."""
     return tuple((type(curve)(**without_name(curve)), times) for curve, times in curves)
+
+
+def composed_delta(mu, curves, epsilon):
+    """Return the bound on delta by distributions of losses."""
+    ways = _composition.composed_losses(mu, curves)
+    errors = _composition.TRANSFORM * _composition._count_distributions(curves)
+    bound = max((way.delta(epsilon) for way in ways), default=1.0)
+    return min(bound * (1.0 + _composition.RELATIVE) + errors, 1.0)

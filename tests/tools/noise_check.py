@@ -63,14 +63,8 @@ def standardized(tape):
             # By name: a release of few numbers is lost among those of others.
             yield f"entries of {mechanism.name.rstrip('_0123456789')}", drawn.ravel()
     for asked, parts in streams.values():
-        rows, period = np.concatenate(parts), None
-        if asked.mechanism.renewed:
-            period = asked.mechanism.max_steps
-        starts = range(0, len(rows), period or len(rows))
-        for start in starts:
-            part = rows[start : start + period] if period else rows
-            whitened = _whitened(asked, part) / asked.mechanism.noise_std
-            yield "streams", whitened.ravel()
+        whitened = _whitened(asked, np.concatenate(parts))
+        yield "streams", (whitened / asked.mechanism.noise_std).ravel()
 
 
 def _of_counts(mechanism, counts, released):
@@ -130,10 +124,12 @@ class NoiseCheck:
         """Return each comparison in standard deviations of its law."""
         found = {}
         for name, (n, total) in self.sums.items():
+            if not n:
+                continue
             if name.startswith("squares"):
                 low, high = chi2.logcdf(total, n), chi2.logsf(total, n)
                 found[name] = _deviations(low) if low < high else -_deviations(high)
-            elif n:
+            else:
                 found[name] = total / math.sqrt(n)
         number, mean, variance = self.sampled
         if variance:
@@ -227,10 +223,11 @@ WIDE = {
         )
     ],
     "DPItemEmbedding": lambda: [
-        (DPItemEmbedding(1, items=range(140), method="moment", **_PAIRS), *_rated(140))
-    ],
-    "DPItemEmbedding by residuals": lambda: [
-        (DPItemEmbedding(1, items=range(2500), **_PAIRS), *_rated(2500))
+        (DPItemEmbedding(1, items=range(2500), **_PAIRS), *_rated(2500)),
+        (
+            DPItemEmbedding(1, items=range(140), method="residuals", **_PAIRS),
+            *_rated(140),
+        ),
     ],
     "DPMatrixFactorization": lambda: [
         (DPMatrixFactorization(1, items=range(2500), **_PAIRS), *_rated(2500))

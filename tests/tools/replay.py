@@ -44,7 +44,7 @@ from skdpspectral.mechanisms import (
     PrivacyPlan,
     SampledGaussian,
 )
-from skdpspectral.model_selection._blocks import Ballot
+from skdpspectral.model_selection._vote import Ballot
 from skdpspectral.pipeline import PrivatePipeline
 
 # Ratios are of numbers on a grid, and of sums of squares of these.
@@ -345,13 +345,8 @@ def _sampled_share(asked, difference, changed, n_terms):
 
 def _stream_share(asked, difference):
     """Return that of a whole stream: the norm of C times the differences of rows."""
-    mechanism = asked.mechanism
-    period = mechanism.max_steps if mechanism.renewed else len(difference)
-    starts = range(0, len(difference), period or len(difference))
-    whitened = [_whitened(asked, difference[k : k + (period or None)]) for k in starts]
-    return max(moved(mechanism, part) for part in whitened) / (
-        mechanism.charged_sensitivity
-    )
+    distance = moved(asked.mechanism, _whitened(asked, difference))
+    return distance / asked.mechanism.charged_sensitivity
 
 
 def _whitened(asked, rows):
@@ -431,7 +426,7 @@ def public_of(model):
 
 
 # Models of users are theirs, and noise of a stream is secret: the threat model says so.
-SECRET_STATE = {"_personal", "_stream", "_users_given", "_latest", "accountant"}
+SECRET_STATE = {"_personal", "_stream", "_users_given", "accountant"}
 
 
 def _inside(value, depth=3):

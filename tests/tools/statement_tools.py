@@ -1,7 +1,7 @@
 """Fitted objects and ledgers of all kinds, for statements about them."""
 
 import numpy as np
-from federation_tools import answers, make_clients, make_task, registered
+from federation_tools import hold, make_clients, make_rounds, make_task
 from sklearn.preprocessing import StandardScaler
 
 from skdpspectral import (
@@ -15,7 +15,6 @@ from skdpspectral import (
     PrivacyAccountant,
 )
 from skdpspectral.decomposition import SpikedPCA
-from skdpspectral.federation import Rounds, Server
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import make_private_pipeline
@@ -46,12 +45,9 @@ def two_analysts(path=None):
 
 def federated_result():
     """Return what two clients have released to a server, each on its own."""
-    task = make_task(1, 4)
+    task = make_task(1, 4, min_clients=2)
     clients = make_clients(task, "ab")
-    rounds = Rounds(Server(registered(clients), task, min_clients=2))
-    while not rounds.done:
-        rounds.collect(answers(clients, rounds.request()))
-    return rounds.result()
+    return hold(make_rounds(task, clients), clients)
 
 
 def all_kinds():

@@ -10,7 +10,7 @@ import argparse
 import numpy as np
 
 from skdpspectral import JMECovariance
-from skdpspectral.covariance import BaselineMoments, Exponential, JointMoments, Window
+from skdpspectral.covariance import Exponential, JointMoments, Window
 from skdpspectral.sensitivity import free_trace_weight
 
 N, D, CLIP = 12, 5, 2.0
@@ -42,22 +42,8 @@ SETTINGS = {
         "moments": JointMoments(second_moment="diag"),
         "factorization": "trivial",
     },
-    "pp-debiased diag": {
-        "moments": BaselineMoments("pp-debiased", second_moment="diag")
-    },
-    "pp diag": {"moments": BaselineMoments("pp", second_moment="diag")},
-    # Lambda-JME, IME, CS.
+    # Lambda-JME.
     "lambda-jme": {"moments": JointMoments(weight=3.0 / CLIP**2)},
-    "ime": {"moments": BaselineMoments("ime", weight=0.3)},
-    "cs": {"moments": BaselineMoments("cs", weight=2.0 / CLIP**2)},
-    # Lemma 3.8.
-    "pp": {"moments": BaselineMoments("pp"), "factorization": "trivial"},
-    "pp-debiased": {
-        "moments": BaselineMoments("pp-debiased"),
-        "factorization": "trivial",
-    },
-    "pp-debiased, blt": {"moments": BaselineMoments("pp-debiased")},
-    "pp, sqrt": {"moments": BaselineMoments("pp"), "factorization": "sqrt"},
 }
 
 
@@ -74,7 +60,7 @@ def model_of(parameters, epsilon=3.0, **more):
 def paths(model, X):
     """First and second moments and unprojected covariances of all steps."""
     stream = model._moment_stream(*X.shape)
-    (run,) = model._begin(stream, {"n_features_in_": X.shape[1]})
+    (run,) = model._begin(stream)
     (moments,) = list(run.path(X))
     first, second, _, covariance = moments.at(np.arange(len(X)))
     return first, second, covariance
@@ -88,18 +74,8 @@ def moments_of(parameters):
 
 def scales(parameters, mu, d=D):
     """Deviations of both noises before shaping, per unit of |C|: from the paper."""
-    moments, weight, _ = moments_of(parameters)
-    sigma, method = 1 / mu, getattr(moments, "method", "jme")
-    if method.startswith("pp"):
-        return 2 * CLIP * sigma, None
-    if method == "ime":
-        return (
-            2 * CLIP * sigma / weight**0.5,
-            2**0.5 * CLIP**2 * sigma / (1 - weight) ** 0.5,
-        )
-    if method == "cs":
-        s = 2 * CLIP * (1 + weight * CLIP**2) ** 0.5 * sigma
-        return s, s / weight**0.5
+    _, weight, _ = moments_of(parameters)
+    sigma = 1 / mu
     if weight not in ("free", "trace-split"):
         nu = weight * CLIP**2
         s = CLIP * (2 + 2 * nu + 0.5 / nu) ** 0.5 * sigma
@@ -119,11 +95,7 @@ def closed_forms(parameters, X):
     s *= norm
     inverse, inverse2 = np.linalg.inv(C), np.linalg.inv(C2)
     first = D * s**2 * ((A @ inverse) ** 2).sum()
-    moments, weight, diagonal = moments_of(parameters)
-    if s2 is None:
-        Q = inverse @ inverse.T
-        second = _squared_noise(A2, Q, X, s, diagonal, moments.method == "pp")
-        return first, second.sum(), None
+    _, weight, diagonal = moments_of(parameters)
     s2 *= norm2
     energy = ((A2 @ inverse2) ** 2).sum(axis=1)
     second = (D if diagonal else D * (D + 1) / 2) * s2**2 * energy
@@ -139,17 +111,6 @@ def closed_forms(parameters, X):
     covariance = second / T**2 + 2 * (D + 1) * (mean**2).sum(axis=1) * v
     covariance += D * (D + 1) * v**2
     return first, second.sum(), covariance.sum()
-
-
-def _squared_noise(A, Q, X, s, diagonal, biased):
-    """Squared noisy rows, weighted: lemma 3.8 for any C, and lemma 4.4."""
-    inner = X @ X.T * Q
-    linear, square = (4, 2 * D) if diagonal else (2 * (D + 1), D * (D + 1))
-    kernel = linear * s**2 * inner + square * s**4 * Q**2
-    errors = np.einsum("ti,ij,tj->t", A, kernel, A)
-    if biased:
-        errors += D * s**4 * (A @ np.diag(Q)) ** 2
-    return errors
 
 
 def ratios(name, n_fits, seed=0):

@@ -33,9 +33,8 @@ from skdpspectral import (
     SparseDPPCA,
     SpikedPCA,
 )
-from skdpspectral.covariance import BaselineMoments, JointMoments, Window
+from skdpspectral.covariance import JointMoments, Window
 from skdpspectral.decomposition import ComponentCovariance
-from skdpspectral.federation import Server
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 from skdpspectral.pipeline import make_private_pipeline
@@ -366,21 +365,13 @@ CASES |= {
     "lrs-replaced-start": _users(
         *((row[None], np.ones(1)) for row in np.eye(2)), PrivateRounds(1), **_REPLACED
     ),
-    # Votes on both sides of every threshold, at most of the budget.
-    "lrs-replaced-medians": _users(
-        (np.full((1, 1), 1e-9), np.full(1, 1e-9)),
-        (np.ones((1, 1)), np.full(1, _HUGE)),
-        PrivateRounds(1, init=[[1.0]], median_share=0.95),
-        0.981,
-        **_REPLACED,
-    ),
 }
 
 
 def _ratings(cls, others, rated, least, *component, **parameters):
     """Return a case of a user who joins with some ratings."""
     ids = {"user_feature": 0, "item_feature": 1, "rating_range": (1, 5)}
-    model = cls(*component, epsilon=16.0, **ids, **parameters)
+    model = cls(*component, **{"epsilon": 16.0, **ids, **parameters})
     sides = []
     for users in ({0: others}, {0: others, 77: rated}):
         rows = [(user, *one) for user, ones in users.items() for one in ones]
@@ -396,19 +387,19 @@ _OF_ITEMS = {
 _RATED = [(9, 5.0)], [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)]
 _CLICKED = _RATED[0], _RATED[1][:3]
 CASES |= {
-    # An ordinary user, and one with two ratings near both ends.
-    "items": _ratings(
-        DPItemEmbedding,
-        [(0, 4.99), (1, 4.99)],
-        [(0, 4.99), (1, 1.01)],
-        0.9997,
-        1,
-        method="moment",
-        items=range(2),
-    ),
     "factors": _ratings(DPMatrixFactorization, *_RATED, 0.992, **_OF_ITEMS),
     "clicks": _ratings(
-        DPMatrixFactorization, *_CLICKED, 0.9999, implicit=True, **_OF_ITEMS
+        DPMatrixFactorization, *_CLICKED, 0.9998, implicit=True, **_OF_ITEMS
+    ),
+    # Half of many items, of which pairs are asked for with so large a budget.
+    "clicks-pairs": _ratings(
+        DPMatrixFactorization,
+        [(999, 5.0)],
+        [(j, 5.0) for j in range(200)],
+        0.994,
+        implicit=True,
+        items=range(400),
+        epsilon=1e5,
     ),
     "residuals": _ratings(
         DPItemEmbedding, *_RATED, 0.995, method="residuals", **_OF_ITEMS
@@ -433,35 +424,26 @@ CASES |= {
     "jme-company": _stream(_AHEAD, _BACK, company=1.0),
     "jme-clipped": _stream((30.0, 0.0), (-2.0, 0.0), clip_norm=0.5),
     "jme-heavy": _stream(_AHEAD, _OBTUSE, moments=JointMoments(4.0)),
-    "ime": _stream(
-        _AHEAD, (-0.25, 0.968245836551854), least=0.883, moments=BaselineMoments("ime")
-    ),
+    "jme-trace": _stream(_AHEAD, _BACK, moments=JointMoments("trace-split")),
+    "jme-diagonal": _stream(_AHEAD, _BACK, moments=JointMoments(second_moment="diag")),
+    "jme-centered": _stream(_AHEAD, (0.0, 1.0), moments="assume-centered"),
     "jme-window": _stream(_AHEAD, _BACK, workload=Window(3), factorization="sqrt"),
     # Products by a matrix of their own, with longer columns than that of the rows.
     "jme-two-shapes": _stream(
         _AHEAD, _OBTUSE, factorization="trivial", moments=_SECOND
     ),
-    # Five blocks of two steps, and the row in the third, among others like it.
-    "jme-restarts": _stream(
-        _AHEAD, _BACK, step=4, company=1.0, n_steps=10, horizon=2, on_horizon="restart"
-    ),
 }
 
 
-class LongBasis(Server):
-    """A server that sends what reveals most of the first axes, five times too long."""
-
-    def request(self, basis=None):
-        """Return the request of a round."""
-        basis = basis if basis is None else 5.0 * np.eye(*basis.shape)
-        return super().request(basis)
-
-
 class MaliciousSparse(SparseDPPCA):
-    """Clients that are asked by such a server."""
+    """Clients of a server that sends what reveals most, five times too long."""
 
-    def _server(self, names, task, weights):
-        return LongBasis(names, task)
+    def _task(self, n_features, weights="optimal"):
+        task = super()._task(n_features, weights)
+        for query in task.queries:
+            if query.basis_shape != (0, 0):
+                query.ask = lambda rounds, own=query: 5.0 * np.eye(*own.basis_shape)
+        return task
 
 
 def _client(model, row, replacement, company=None, least=0.9999):

@@ -10,12 +10,9 @@ import time
 import uuid
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...mechanisms import (
     ApproximateDP,
@@ -35,18 +32,13 @@ from .context import close_block, note_charge, open_block
 from .costs import (
     DEFAULT_DELTA,
     FAILURES,
-    Refit,
-    Relation,
-    Share,
     budget_of,
     check_plans,
-    conversion_factor,
     cost_of,
     relation_of,
-    restated,
 )
 from .entries import LedgerEntry, Sums, new_row
-from .planned_fits import planned_fits
+from .planned_fits import Refit, planned_fits
 from .report import Remaining, Spent, Standing
 
 _LARGEST_DELTA = 1.0 - 2.0**-53
@@ -153,7 +145,7 @@ class PrivacyAccountant:
                     f"failures and pure are parts of a budget: pass epsilon, as there "
                     f"is no ledger at {self._path}"
                 )
-            store.create(self._path, store.new_terms(**asked))
+            store.create(self._path, asked)
         with store.transaction(self._path, keep=False) as locked:
             locked.check_pages()
             self._id, terms = locked.terms["id"], locked.terms
@@ -167,7 +159,6 @@ class PrivacyAccountant:
         self._budget = budget_of(terms)
         self._allow_seeded = allow_seeded
         self._label: str | None = None
-        self._partition: str | None = None
 
     # -- identity: every copy is the same ledger ------------------------------
 
@@ -216,51 +207,27 @@ class PrivacyAccountant:
         """Whether this handle charges seeded fits to a budget."""
         return self._allow_seeded
 
-    def named(
-        self,
-        label: str,
-        *,
-        disjoint_within: str | None = None,
-        disjoint_unit: str | None = None,
-    ) -> PrivacyAccountant:
+    def named(self, label: str) -> PrivacyAccountant:
         """Return a handle of the same ledger that adds a label to its entries.
 
-        A label alone does not change costs: entries with different labels compose
-        sequentially, since they may concern the same rows.
+        A label does not change costs: entries with different labels compose
+        sequentially, since they may concern the same rows. Use a ledger for each set of
+        rows if no row, and no user, is in two of them.
 
         Parameters
         ----------
         label : str
             Label of each entry.
-        disjoint_within : str or None, default=None
-            Name of a partition of the data that has `label` as one of its blocks. With
-            it, you **assert** that no row (or no user, see `disjoint_unit`) is in two
-            blocks of the partition, that none ever moves to another block, and that the
-            blocks were fixed without looking at private values. Of each kind of
-            mechanism, the partition then counts as much as the block that has most of
-            it: blocks of one kind cost as much as the costliest. The ledger and
-            statements record the assertion.
-        disjoint_unit : {"row", "user"} or None, default=None
-            Unit that is asserted to be in no two blocks; None means rows. "user" means
-            a person with all of that person's rows. A ledger that protects users
-            requires "user", because a user may have rows in two blocks even if no row
-            is in both.
 
         Returns
         -------
         PrivacyAccountant
             Another handle of this ledger.
         """
-        for name, value in (("label", label), ("disjoint_within", disjoint_within)):
-            if not (isinstance(value, str) or (value is None and name != "label")):
-                raise ValueError(f"{name} must be a string, got {shown(value)}")
-        if disjoint_within is None and disjoint_unit is not None:
-            raise ValueError("disjoint_unit requires disjoint_within")
-        unit = "row" if disjoint_unit is None else disjoint_unit
-        partition = f"{_word('disjoint_unit', unit, Unit)}: {disjoint_within}"
+        if not isinstance(label, str):
+            raise ValueError(f"label must be a string, got {shown(label)}")
         handle = object.__new__(type(self))
         handle.__dict__.update(self.__dict__, _label=label)
-        handle._partition = None if disjoint_within is None else partition
         return handle
 
     def backup(self, path: str | os.PathLike[str]) -> None:
@@ -328,7 +295,7 @@ class PrivacyAccountant:
         neighbors : {"replace-one", "add-remove-one", "zero-out-one"}
             Neighbor relation of the other tool's guarantee. A ledger with "replace-one"
             counts an "add-remove-one" guarantee as
-            ``(2 * epsilon, (1 + exp(epsilon)) * delta)``, and the entry records this.
+            ``(2 * epsilon, (1 + exp(epsilon)) * delta)``.
 
         Examples
         --------
@@ -354,10 +321,8 @@ class PrivacyAccountant:
         self,
         what: Any,
         X: Any = None,
-        y: Any = None,
         *,
         n_fits: int = 1,
-        groups: Any = None,
     ) -> Spent:
         """Check whether fits are affordable, without fitting or charging.
 
@@ -375,13 +340,9 @@ class PrivacyAccountant:
         X : array-like or dataframe, default=None
             Rows of the fits. Only their shape, and the identity of clients, is used.
             Pass None with plans, which contain the shape.
-        y : array-like or None, default=None
-            Ignored, because the cost of a fit does not depend on targets.
         n_fits : int, default=1
             Number of repetitions, such as the number of folds of
             :func:`~sklearn.model_selection.cross_val_score`.
-        groups : array-like or None, default=None
-            Groups for the splitter of a search whose number of folds depends on them.
 
         Returns
         -------
@@ -397,10 +358,8 @@ class PrivacyAccountant:
             If the fits are not known in advance, for example those of other searches.
             The message suggests a remedy.
         """
-        if isinstance(y, Integral):
-            raise TypeError("y must be targets: pass n_fits=... as a keyword argument")
         n_fits = check_count("n_fits", n_fits)
-        fits = planned_fits(what, X, groups)
+        fits = planned_fits(what, X)
         with store.transaction(self._path, self._id, keep=False) as locked:
             locked.know_counts()
             sums = self._after(fits, n_fits, locked.terms, locked.sums)
@@ -435,24 +394,25 @@ class PrivacyAccountant:
         Raises an error if they exceed the budget, or have no place in the ledger.
         """
         self._refuse_unlimited(plan)
-        terms, block = dict(terms), (self._partition, self._label)
-        relation = relation_of(terms)
+        terms, relation = dict(terms), relation_of(terms)
         if relation is None:  # the first entry fixes it
             relation = plan.unit, plan.neighbors
             terms |= {"unit": str(plan.unit), "neighbors": str(plan.neighbors)}
-        self._check_blocks(plan, relation)
+        if relation[0] is Unit.USER and isinstance(plan, ParallelPlan):
+            raise LedgerError(
+                f"{plan.estimator}: this ledger protects users, and blocks that share "
+                "no rows may share users; use a ledger of rows"
+            )
         cost, share = cost_of(plan, relation), None
-        first = sums.is_first(*block) and times == 1
+        first = sums.empty and times == 1
         before, budget = sums.costs().box, budget_of(terms)
         if budget is not None:
             budget = budget.fixed_by(cost)
             terms["pure"] = budget.pure
-            room = zip(budget.room(before), sums.slack(*block), strict=True)
-            share = budget.share_of(cost, Share(*(x + y for x, y in room)), times)
+            share = budget.share_of(cost, budget.room(before), times)
         number, digest = sums.head[:2]
-        place = (self._label, self._partition, times)
-        stated, now = _restated(plan, relation), time.time()
-        row = new_row(number + 1, digest, now, stated, cost, share, *place)
+        of = (plan, cost, share, self._label, times)
+        row = new_row(number + 1, digest, time.time(), *of)
         sums = sums.copy()
         sums.add(LedgerEntry.of(row))
         after = sums.costs().box
@@ -483,24 +443,6 @@ class PrivacyAccountant:
             return
         raise PrivacyBudgetError(said, math.inf, self._budget.epsilon)
 
-    def _check_blocks(self, plan: PrivacyPlan, relation: Relation) -> None:
-        """Refuse blocks of rows in a ledger of users, whose rows may be in two."""
-        if relation[0] is not Unit.USER:
-            return
-        asserted = self._partition is not None
-        if asserted and not str(self._partition).startswith("user: "):
-            raise LedgerError(
-                f"block {self._label!r}: this ledger protects users, and blocks that "
-                "share no rows may share users; if no user has rows in two blocks, "
-                'state it with named(..., disjoint_unit="user"); otherwise leave '
-                "disjoint_within out"
-            )
-        if isinstance(plan, ParallelPlan):
-            raise LedgerError(
-                f"{plan.estimator}: this ledger protects users, and blocks that share "
-                "no rows may share users; use a ledger of rows"
-            )
-
     # -- totals and tables -----------------------------------------------------
 
     def _total(self, sums: Sums) -> tuple[Total, float]:
@@ -522,8 +464,6 @@ class PrivacyAccountant:
         """Return the sums and terms of the ledger, as they are now."""
         with store.transaction(self._path, self._id, keep=False) as locked:
             locked.know_counts()
-            for block in ((self._partition,), (self._partition, self._label)):
-                locked.sums.costs(*block)  # which is_first asks for
             return locked.sums, locked.terms
 
     def spent(self, delta: float | None = None) -> Spent:
@@ -588,30 +528,9 @@ class PrivacyAccountant:
         budget = budget_of(terms)
         if budget is None:
             return math.inf
-        if k == 1 and sums.is_first(self._partition, self._label):
+        if k == 1 and sums.empty:
             return budget.epsilon  # it may be all of it
         return budget.remaining(sums.costs().box, k)
-
-    def privacy_curve(self, epsilons: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return delta(epsilon) of all entries together, for plots.
-
-        Parameters
-        ----------
-        epsilons : array-like of float
-            Values of epsilon, each at least 0.
-
-        Returns
-        -------
-        ndarray
-            Values of delta, in the shape of `epsilons`.
-        """
-        try:
-            points = np.asarray(epsilons, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError("epsilons must be numbers") from None
-        total, _ = self._total(self._read()[0])
-        deltas = [total.delta(float(epsilon)) for epsilon in points.ravel()]
-        return np.array(deltas).reshape(points.shape)
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:
@@ -624,19 +543,8 @@ class PrivacyAccountant:
         with store.transaction(self._path, self._id, keep=False) as locked:
             return tuple(locked.entries())
 
-    def standing(self, n_entries: int | None = None) -> Standing:
-        """Return totals and entries of one moment: now, or after the first entries.
-
-        Parameters
-        ----------
-        n_entries : int or None, default=None
-            Number of entries; None means all.
-
-        Returns
-        -------
-        Standing
-            Named tuple of the relation, total, budget, remaining epsilon and entries.
-        """
+    def _standing(self, n_entries: int | None = None) -> Standing:
+        """Return totals and entries of one moment: now, or after the first entries."""
         with store.transaction(self._path, self._id, keep=False) as locked:
             found, terms = locked.sums.head[0], locked.terms
             if n_entries is not None and not 0 <= n_entries <= found:
@@ -650,19 +558,8 @@ class PrivacyAccountant:
         left = self._left(sums, terms)
         return Standing(self._id, *facts, left, tuple(entries), sums.head[1])
 
-    def over_time(self, most: int = 201) -> list[tuple[int, Spent, float]]:
-        """Return what was spent and is left as entries were added, for plots.
-
-        Parameters
-        ----------
-        most : int, default=201
-            About how many moments to return of a long ledger, with the first and last.
-
-        Returns
-        -------
-        list of tuple (int, Spent, float)
-            Number of entries, cost of these, and epsilon of one more fit.
-        """
+    def _over_time(self, most: int = 201) -> list[tuple[int, Spent, float]]:
+        """Return at `most` moments the number of entries, their cost, what was left."""
         with store.transaction(self._path, self._id, keep=False) as locked:
             entries, terms = locked.entries(), locked.terms
         counts = np.linspace(0, len(entries), min(len(entries) + 1, most)).round()
@@ -696,13 +593,13 @@ class PrivacyAccountant:
         >>> whole["entries"], entry["estimator"], round(entry["epsilon"], 3)
         (1, 'DPPCA', 1.0)
         """
-        return report.exported(self.standing())
+        return report.exported(self._standing())
 
     def __str__(self) -> str:
-        return report.summary(self.standing())
+        return report.summary(self._standing())
 
     def _repr_html_(self) -> str:
-        return report.summary_html(self.standing())
+        return report.summary_html(self._standing())
 
 
 # -- positions of streams --------------------------------------------------------------
@@ -726,21 +623,8 @@ def advance_stream(accountant: PrivacyAccountant, name: str, at: int, n: int) ->
             raise LedgerError(
                 "this stream was continued elsewhere, or a step of it failed: the "
                 f"ledger {accountant._path} does not have it at step {at}. Its noise "
-                "must not be drawn twice; continue with the newest copy, or resume() "
-                "at the step of the ledger"
+                "must not be drawn twice; continue with the newest copy"
             )
-
-
-def stream_position(accountant: PrivacyAccountant, name: str) -> int:
-    """Return the number of steps of a stream over all copies."""
-    with store.transaction(accountant._path, accountant._id, keep=False) as locked:
-        found = locked.stream(name)
-    if found is None:
-        raise LedgerError(
-            f"the ledger {accountant._path} does not contain this stream: it is an "
-            "older copy; clone the estimator to begin a new stream"
-        )
-    return found
 
 
 # -- arguments -------------------------------------------------------------------------
@@ -825,13 +709,3 @@ def _check_budget(terms: dict[str, Any]) -> None:
             f"failures must be at least 0 and leave {MIN_DELTA:g} or more of delta="
             f"{delta:g}, got {lost:g}"
         )
-
-
-def _restated(plan: PrivacyPlan, relation: Relation) -> PrivacyPlan:
-    """Return a plan with a remark on how a ledger counts its pairs and curves."""
-    factor = conversion_factor(plan, relation)
-    if factor == 1.0 or not plan.curves:
-        return plan
-    counted = (f"{c.name!r}: {restated(c, factor).notes()}" for c in plan.curves)
-    remark = f"For this ledger, per {relation[0]} under {relation[1]}, it is "
-    return replace(plan, remarks=(*plan.remarks, remark + " and ".join(counted) + "."))

@@ -36,11 +36,9 @@ def run_command(
         added.set_defaults(run=run)
         return added
 
-    show = command("show", _show, "Print what was spent, and by which entries.")
-    show.add_argument("--delta", type=float, help="state the total at this delta")
+    command("show", _show, "Print what was spent, and by which entries.")
     command("check", _check, "Exit with 1 unless entries are undamaged and add up.")
-    export = command("export", _export, "Write all entries as lines of JSON.")
-    export.add_argument("--output", help="file to create (default: standard output)")
+    command("export", _export, "Write all entries as lines of JSON.")
     backup = command("backup", _backup, "Copy a ledger while it is in use.")
     backup.add_argument("copy", help="file to make")
     for add in more:
@@ -63,9 +61,6 @@ def plain(text: str) -> str:
 def _show(options: argparse.Namespace) -> int:
     accountant = PrivacyAccountant(path=options.ledger)
     print(plain(str(accountant)))
-    if options.delta is not None:
-        spent = accountant.spent(options.delta)
-        print(f"At delta={spent.delta:g}: epsilon={spent.epsilon:.6g}.")
     for entry in accountant.ledger:
         print(plain(report.sentence(entry)))
     return _check(options, quiet=True)
@@ -89,12 +84,7 @@ def faults(path: str) -> tuple[list[str], int]:
 
 
 def _export(options: argparse.Namespace) -> int:
-    text = PrivacyAccountant(path=options.ledger).export()
-    if options.output is None:
-        print(text, end="")
-    else:
-        with open(options.output, "x", encoding="utf-8") as file:
-            file.write(text)
+    print(PrivacyAccountant(path=options.ledger).export(), end="")
     return _check(options, quiet=True)
 
 

@@ -308,12 +308,6 @@ def relation_of(terms: dict[str, Any]) -> Relation | None:
     return Unit(terms["unit"]), Neighbors(terms["neighbors"])
 
 
-class Refit(NamedTuple):
-    """The last fit of a search, of one of its candidates: the fits of each."""
-
-    alternatives: tuple[tuple[Any, ...], ...]
-
-
 # -- plans that are given --------------------------------------------------------------
 
 

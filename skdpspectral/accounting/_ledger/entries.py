@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from fractions import Fraction
@@ -35,10 +36,7 @@ class LedgerEntry(NamedTuple):
     estimator : str
         What was fitted.
     label : str or None
-        Label of the handle that was charged; the block if there is a `partition`.
-    partition : str or None
-        "row: name" or "user: name" if somebody asserted that no row, or no user, is in
-        two blocks of this partition.
+        Label of the handle that was charged.
     epsilon, delta, mu : float
         The guarantee of the fit alone.
     ledger_mu, failure : float
@@ -62,7 +60,6 @@ class LedgerEntry(NamedTuple):
     time: datetime
     estimator: str
     label: str | None
-    partition: str | None
     epsilon: float
     delta: float
     mu: float
@@ -110,8 +107,7 @@ class LedgerEntry(NamedTuple):
 
 # Of the table of entries, in the order of LedgerEntry.
 _REAL = ("time", "epsilon", "delta", "mu", "ledger_mu", "failure")
-_KINDS = {"id": "INTEGER PRIMARY KEY", "seeded": "INTEGER NOT NULL"}
-_KINDS |= {"label": "TEXT", "partition": "TEXT"}
+_KINDS = {"id": "INTEGER PRIMARY KEY", "seeded": "INTEGER NOT NULL", "label": "TEXT"}
 _KINDS |= dict.fromkeys(_REAL, "REAL NOT NULL")
 COLUMNS = {name: _KINDS.get(name, "TEXT NOT NULL") for name in LedgerEntry._fields}
 
@@ -124,12 +120,11 @@ def new_row(
     cost: Cost,
     share: Share | None,
     label: str | None,
-    partition: str | None,
     times: int = 1,
 ) -> tuple[Any, ...]:
     """Return the row of an entry for `times` fits of a plan."""
     curves = [[curve_text(curve), n * times] for curve, n in cost.curves]
-    values: list[Any] = [number, float(time), plan.estimator, label, partition]
+    values: list[Any] = [number, float(time), plan.estimator, label]
     values += [float(plan.epsilon), float(plan.delta), float(plan.mu)]
     values += [math.sqrt(times) * cost.mu, min(times * float(cost.failure), 1.0)]
     values += [str(plan.unit), str(plan.neighbors), str(plan.assumption)]
@@ -168,25 +163,11 @@ class CostSums(NamedTuple):
         """The use of the box."""
         return Share(*self[2:])
 
-    def plus(self, other: CostSums) -> CostSums:
-        """Return the sums of both."""
-        return CostSums(*(a + b for a, b in zip(self, other, strict=True)))
-
-    def largest(self, other: CostSums) -> CostSums:
-        """Return the larger of each."""
-        return CostSums(*map(max, self, other))
-
-    def rise_to(self, other: CostSums) -> CostSums:
-        """Return the difference to sums that are nowhere smaller."""
-        pairs = zip(self, other, strict=True)
-        return CostSums(*(b - a if b != a else Fraction(0) for a, b in pairs))
-
 
 class Sums:
     """Sums over entries, as texts by name; `read` returns one that is not known yet.
 
-    The ledger's are under "ledger", those of blocks that somebody asserted to be
-    disjoint under their names, and counts of mechanisms under "curve <text>".
+    The ledger's are under "ledger", and counts of mechanisms under "curve <text>".
     """
 
     def __init__(self, read: Callable[[str], str | None] = lambda name: None) -> None:
@@ -205,9 +186,14 @@ class Sums:
             self.known[name] = self._read(name) or ""
         return self.known[name]
 
-    def costs(self, *name: str | None) -> CostSums:
-        """Return the costs of the ledger, a partition, or a block of one."""
-        return CostSums(*numbers_of(self.text(_name(*name)).partition(";")[0]))
+    def costs(self) -> CostSums:
+        """Return the costs of all entries."""
+        return CostSums(*numbers_of(self.text("ledger").partition(";")[0]))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was spent."""
+        return self.costs() == CostSums()
 
     @property
     def head(self) -> tuple[int, str, float | None, bool, int]:
@@ -219,26 +205,16 @@ class Sums:
         """Add an entry."""
         own = CostSums(exact(entry.ledger_mu) ** 2, exact(entry.failure))
         own = CostSums(*own[:2], *(numbers_of(entry.share) or Share()))
-        partition, block = (entry.partition,), (entry.partition, entry.label)
         _, _, delta, seeded, n_sums = self.head
         changed: dict[str, str] = {}
-        if entry.partition is not None:  # as much as the most expensive block
-            before, in_block = self.costs(*partition), self.costs(*block).plus(own)
-            after = before.largest(in_block)
-            changed[_name(*partition)] = _text(after)
-            changed[_name(*block)] = _text(in_block)
-            own = before.rise_to(after)
         for text, times in json.loads(entry.curves):
-            if entry.partition is not None:  # likewise
-                here, most = (f"{_name(*p)} {text}" for p in (block, partition))
-                changed[here] = str(self._count(here) + times)
-                times = max(int(changed[here]) - self._count(most), 0)
-                changed[most] = str(self._count(most) + times)
-            changed[f"curve {text}"] = str(self._count(f"curve {text}") + times)
+            name = f"curve {text}"
+            changed[name] = str(int(self.text(name) or 0) + times)
         delta = min((d for d in (delta, entry.delta) if d), default=None)
         n_sums += sum(not self.text(name) for name in changed) + (not n_sums)
         head = [entry.id, entry.digest, delta, seeded or entry.seeded, n_sums]
-        changed["ledger"] = f"{_text(self.costs().plus(own))};{json.dumps(head)}"
+        costs = map(operator.add, self.costs(), own)
+        changed["ledger"] = f"{_text(costs)};{json.dumps(head)}"
         self.known |= changed
 
     def counts(self) -> tuple[tuple[str, str], ...]:
@@ -246,31 +222,9 @@ class Sums:
         known = sorted(self.known.items())
         return tuple((k[6:], n) for k, n in known if k[:6] == "curve " and n)
 
-    def _count(self, name: str) -> int:
-        return int(self.text(name) or 0)
-
     def total(self) -> Total:
         """Return the composed cost of all entries; all counts must be known."""
         sums = self.costs()
         curves = tuple((curve_of(text), int(n)) for text, n in self.counts())
         mu, failure = math.sqrt(as_float(sums.mu2)), as_float(sums.failure)
         return Total(mu, failure, curves, sums.box)
-
-    def is_first(self, partition: str | None, block: str | None) -> bool:
-        """Return whether nothing charged so far involves the rows of a block."""
-        spent, none = self.costs(), CostSums()
-        if spent == none:
-            return True
-        if partition is None:
-            return False
-        return self.costs(partition) == spent and self.costs(partition, block) == none
-
-    def slack(self, partition: str | None, block: str | None) -> Share:
-        """Return the share that a block can add without increasing its partition's."""
-        if partition is None:
-            return Share()
-        return self.costs(partition, block).rise_to(self.costs(partition)).box
-
-
-def _name(*parts: str | None) -> str:
-    return f"block {json.dumps(parts)}" if parts else "ledger"

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import product
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
@@ -24,7 +23,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from ...mechanisms import PrivacyPlan, shown
-from .costs import Refit, check_plans
+from .costs import check_plans
 
 if TYPE_CHECKING:
     from .accountant import PrivacyAccountant
@@ -380,17 +379,13 @@ class PlannedFit:
     times: int = 1
 
 
-def _repeated(fit: PlannedFit | Refit, times: int) -> PlannedFit | Refit:
-    if isinstance(fit, PlannedFit):
-        return replace(fit, times=fit.times * times)
-    alternatives = (
-        tuple(replace(each, times=each.times * times) for each in fits)
-        for fits in fit.alternatives
-    )
-    return Refit(tuple(alternatives))
+class Refit(NamedTuple):
+    """The last fit of a search, of one of its candidates: the fits of each."""
+
+    alternatives: tuple[tuple[PlannedFit, ...], ...]
 
 
-def planned_fits(what: Any, X: Any, groups: Any = None) -> list[Any]:
+def planned_fits(what: Any, X: Any) -> list[Any]:
     """Return the fits, at least one, of plans or of an estimator's fit.
 
     A search has a `Refit` beside its fits on folds. Raises a ValueError or TypeError if
@@ -408,26 +403,20 @@ def planned_fits(what: Any, X: Any, groups: Any = None) -> list[Any]:
             "X is required with an estimator, for the shape of its fits; without "
             "data, check the plan that privacy_plan returns"
         )
-    fits = list(_fits("", what, Rows(X), groups))
+    searched = isinstance(what, GridSearchCV) and has_private(what)
+    fits = list(_search_fits(what, X) if searched else _fits(what, Rows(X)))
     if not fits:
         raise ValueError(f"no private estimator is fitted in {type(what).__name__}")
     return fits
 
 
-def _fits(
-    path: str, estimator: Any, rows: Rows, groups: Any
-) -> Iterator[PlannedFit | Refit]:
-    """Yield the fits of private estimators within one fit."""
-    for step in steps_of(path, estimator, rows):
+def _fits(estimator: Any, rows: Rows) -> Iterator[PlannedFit]:
+    """Yield the fits of private estimators within one fit of a composition."""
+    for step in steps_of("", estimator, rows):
         one, kind = step.estimator, step.kind
         if is_private(one):
             yield PlannedFit(step.plan(), one.accountant)
-        elif kind in WALKED or kind is Composition.FROZEN or not has_private(one):
-            continue
-        elif isinstance(one, GridSearchCV):
-            assert step.rows is not None
-            yield from _search_fits(step.path, one, step.rows, groups)
-        else:
+        elif kind not in (*WALKED, Composition.FROZEN) and has_private(one):
             name = f"{step.path}: " if step.path else ""
             raise TypeError(
                 f"{name}the number of times that {type(one).__name__} fits its "
@@ -436,81 +425,53 @@ def _fits(
             )
 
 
-def _search_fits(
-    path: str, search: Any, rows: Rows, groups: Any
-) -> Iterator[PlannedFit | Refit]:
-    """Yield every candidate's fits, one per fold, and a refit of one of them."""
-    folds = _folds(search, rows, groups)
-    inside = f"{path}__estimator" if path else "estimator"
+def _search_fits(search: Any, X: Any) -> Iterator[PlannedFit | Refit]:
+    """Yield every candidate's fits, one per fold, its scores, and a refit of one."""
+    rows = Rows(X)
+    sizes, n_rows = _sizes_of_folds(search, rows.shape), rows.shape[0]
     candidates = list(ParameterGrid(search.param_grid))
-    again: list[tuple[PlannedFit, ...]] = []
-    yield from _score_releases(search, rows.shape[0], folds, len(candidates))
+    refits: list[tuple[PlannedFit, ...]] = []
     for candidate in candidates:
         estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
-        for fold, times in folds:
-            fits = _fits(inside, estimator, fold, groups)
-            yield from (_repeated(fit, times) for fit in fits)
-        again += _alternatives(_fits(inside, estimator, rows, groups))
-    if search.refit:
-        yield Refit(tuple(again))
-
-
-def _alternatives(
-    fits: Iterable[PlannedFit | Refit],
-) -> Iterator[tuple[PlannedFit, ...]]:
-    """Yield every possible list of fits, in which no choice is left."""
-    choices = (
-        [(fit,)] if isinstance(fit, PlannedFit) else fit.alternatives for fit in fits
-    )
-    yield from (sum(parts, ()) for parts in product(*choices))
-
-
-def _score_releases(
-    search: Any, n_rows: int, folds: list[tuple[Rows, int]], n_candidates: int
-) -> Iterator[PlannedFit]:
-    """Yield the releases of private scores, one per candidate and fold."""
+        for size, times in sizes.items():
+            fits = _fits(estimator, replace(rows, X=_first(rows.X, size)))
+            yield from (replace(fit, times=times) for fit in fits)
+        refits.append(tuple(_fits(estimator, rows)))
     scoring = search.scoring
-    scorers = scoring.values() if isinstance(scoring, Mapping) else [scoring]
-    private = [scorer for scorer in scorers if hasattr(scorer, "privacy_plan")]
-    for scorer, (fold, times) in product(private, folds):
-        n_train = fold.shape[0]
-        for size in [n_rows - n_train] + [n_train] * bool(search.return_train_score):
-            plan = scorer.privacy_plan(size)
-            yield PlannedFit(plan, scorer.accountant, times * n_candidates)
+    for scorer in scoring.values() if isinstance(scoring, Mapping) else [scoring]:
+        for size, times in sizes.items() if hasattr(scorer, "privacy_plan") else ():
+            for scored in [n_rows - size] + [size] * bool(search.return_train_score):
+                plan = scorer.privacy_plan(scored)
+                yield PlannedFit(plan, scorer.accountant, times * len(candidates))
+    if search.refit:
+        yield Refit(tuple(refits))
 
 
-def _folds(search: Any, rows: Rows, groups: Any) -> list[tuple[Rows, int]]:
-    """Return the training rows of a search, with counts of equal sizes.
-
-    The cost of a fit may depend on the number of rows.
-    """
+def _sizes_of_folds(search: Any, shape: tuple[int, int]) -> Counter[int]:
+    """Return how many training sets of each size a search has: costs depend on it."""
     if isinstance(search.cv, Iterator):
         raise ValueError(
             "cv is an iterator, which can be read only once; make it a list"
         )
+    if reads_clients(search.estimator):
+        raise ValueError(
+            "the number of rows of each client in a fold is not known here; pass "
+            "check() the plans of the folds, from privacy_plan"
+        )
     splitter = check_cv(search.cv, classifier=is_classifier(search.estimator))
-    stand_in = zeros(rows.shape)
+    stand_in = zeros(shape)
     try:
         # A copy: a splitter may hold a generator.
-        splits = copy.deepcopy(splitter).split(stand_in, None, groups)
-        trains = [np.asarray(train) for train, _ in splits]
+        splits = list(copy.deepcopy(splitter).split(stand_in))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         # It goes by targets or columns: folds of equal sizes stand for its own.
-        n_splits = splitter.get_n_splits(stand_in, None, groups)
-        trains = [train for train, _ in KFold(n_splits).split(stand_in)]
-    if reads_clients(search.estimator):
-        return [(_taken(rows, train), 1) for train in trains]
-    sizes = Counter(map(len, trains))
-    return [(_taken(rows, slice(0, size)), times) for size, times in sizes.items()]
+        n_splits = splitter.get_n_splits(stand_in)
+        splits = list(KFold(n_splits).split(stand_in))
+    return Counter(len(np.asarray(train)) for train, _ in splits)
 
 
-def _taken(rows: Rows, which: Any) -> Rows:
-    """Return some rows of a table; zeros where its form is a shape alone."""
-    X = rows.X
+def _first(X: Any, size: int) -> Any:
+    """Return rows of a table; zeros where its form is a shape alone."""
     if hasattr(X, "iloc"):
-        return replace(rows, X=X.iloc[which])
-    if isinstance(which, slice) and not hasattr(X, "columns"):
-        return replace(rows, X=zeros((which.stop, rows.shape[1])))
-    return replace(
-        rows, X=X[which] if hasattr(X, "shape") else [X[row] for row in which]
-    )
+        return X.iloc[:size]
+    return X[:size] if hasattr(X, "columns") else zeros((size, np.shape(X)[1]))

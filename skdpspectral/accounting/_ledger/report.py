@@ -158,11 +158,6 @@ def summary(standing: Standing) -> str:
 def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
     """Return sentences about the assumptions of a total."""
     said = []
-    for partition in sorted({e.partition for e in entries if e.partition}):
-        unit, _, name = partition.partition(": ")
-        said.append(
-            f"This rests on an assertion: no {unit} is in two blocks of {name!r}."
-        )
     for one in sorted({e.assumption for e in entries} - {Assumption.NONE}):
         said.append(f"It holds only {one.condition}.")
     if any(entry.failure for entry in entries):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NoReturn
 
-from ...mechanisms import Assumption, Exact, Gaussian, PrivacyPlan, SampledGaussian
+from ...mechanisms import PrivacyPlan
 from .._errors import without_warnings
 from .context import process_name
 
@@ -15,16 +16,8 @@ from .context import process_name
 SHARES_OF_STEPS = "Its steps have these shares of the cost (mu**2): "
 
 
-def is_path_within(path: str, name: Any) -> bool:
-    """Return whether a step is another one, or within it."""
-    return isinstance(name, str) and (path == name or path.startswith(f"{name}__"))
-
-
 # Largest relative excess of a cost over what was charged, by rounding.
 _ROUNDING = 2.0**-41
-
-# Largest relative difference of a cost from what was charged.
-_SAME = 1e-6
 
 
 class FormChecked(BaseException):
@@ -35,10 +28,9 @@ class StepShare:
     """One step's part of the charge of a pipeline, for one fit of the step.
 
     The step plans with `epsilon`, which is infinite without privacy, and `delta`, or
-    with a `noise_multiplier` on Poisson samples. It was charged for `planned`, None
-    where it releases nothing, beside a probability of `failure`; that charge is for
-    `n_samples` rows, where their number is public. Copies and clones of a step have
-    the same object, so that only one of them can be fitted.
+    with a `noise_multiplier` on Poisson samples. Its part of what was `charged` is a
+    plan of its own, for `n_samples` rows where their number is public. Copies and
+    clones of a step have the same object, so that only one of them can be fitted.
     """
 
     def __init__(
@@ -46,20 +38,15 @@ class StepShare:
         path: str,
         epsilon: float,
         delta: float,
-        planned: Gaussian | Exact | None = None,
-        *,
-        relation: tuple[Any, Any] | None = None,
-        n_samples: int | None = None,
         noise_multiplier: float | None = None,
-        seeded: bool = False,
-        failure: float = 0.0,
+        charged: PrivacyPlan | None = None,
+        n_samples: int | None = None,
     ) -> None:
         self.path, self.epsilon, self.delta = path, epsilon, delta
-        self.noise_multiplier = noise_multiplier
+        self.noise_multiplier, self.charged = noise_multiplier, charged
         self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
         self.before: Any = None  # the private step whose output this one is fitted to
-        self.planned, self._relation = planned, relation
-        self._n_samples, self._seeded, self._failure = n_samples, seeded, failure
+        self._n_samples = n_samples
         self._process, self._lock = process_name(), threading.Lock()
         self._closed = self._on_trial = False
 
@@ -113,43 +100,30 @@ class StepShare:
 
     def _difference(self, plan: PrivacyPlan, n_public: int | None) -> str:
         """Describe how a plan differs from the charge; "" if it does not."""
-        if (plan.unit, plan.neighbors) != self._relation:
-            return f"it protects one {plan.unit} under {plan.neighbors}"
-        if plan.seeded != self._seeded:
-            return "its noise_seed was changed"
-        if plan.assumption is not Assumption.NONE:
-            return "its guarantee rests on a model of the data"
-        if plan.failure != self._failure:
-            return f"it may fail with probability {plan.failure!r}"
+        charged = self.charged
+        assert charged is not None
+        for name in ("unit", "neighbors", "assumption", "seeded", "failure"):
+            found, planned = getattr(plan, name), getattr(charged, name)
+            if found != planned:
+                return f"{name}={found} instead of {planned}"
         known = n_public is not None and self._n_samples is not None
         if known and n_public != self._n_samples:
             return f"it has {n_public} rows, but the pipeline has {self._n_samples}"
-        return self._other_cost(plan)
-
-    def _other_cost(self, plan: PrivacyPlan) -> str:
-        planned = self.planned
-        if planned is None:
-            return "it was planned without releases" if plan.mechanisms else ""
-        if isinstance(planned, SampledGaussian):
-            return self._other_samples(planned, plan)
-        if plan.curves:
-            return "it has mechanisms that are not Gaussian"
-        same = plan.mu == planned.mu  # both infinite without noise
-        within = planned.mu * (1.0 - _SAME) <= plan.mu <= planned.mu * (1.0 + _ROUNDING)
-        return "" if same or within else f"mu={plan.mu!r} instead of {planned.mu!r}"
-
-    def _other_samples(self, planned: SampledGaussian, plan: PrivacyPlan) -> str:
-        """Compare a fit on Poisson samples."""
-        found = plan.mechanisms[0] if len(plan.mechanisms) == 1 else None
-        if not isinstance(found, SampledGaussian):
-            return "it has other mechanisms"
-        rate = found.sampling_probability == planned.sampling_probability
-        if not rate or found.max_steps != planned.max_steps:
+        mu, planned = plan.mu_beside_curves, charged.mu_beside_curves
+        if not mu <= planned * (1.0 + _ROUNDING):
+            return f"mu={mu!r} instead of {planned!r}"
+        own: tuple[Any, ...] = plan.curves
+        other: tuple[Any, ...] = charged.curves
+        kinds = [
+            [replace(c, name="", noise_multiplier=1.0) for c in each]
+            for each in (own, other)
+        ]
+        if kinds[0] != kinds[1]:
             return "it has other samples or steps"
-        # Above what was planned, by the rounding of the stand-in's own noise.
-        ratio = found.noise_multiplier / planned.noise_multiplier
-        if not 1.0 - _ROUNDING <= ratio <= 1.0 + _SAME:
-            return f"its noise multiplier is {ratio!r} times the planned one"
+        for curve, most in zip(own, other, strict=True):
+            # Above what was planned, by the rounding of the stand-in's own noise.
+            if curve.noise_multiplier < most.noise_multiplier * (1.0 - _ROUNDING):
+                return f"its noise multiplier is {curve.noise_multiplier!r}"
         return ""
 
     def __copy__(self) -> StepShare:

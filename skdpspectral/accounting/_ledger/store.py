@@ -37,7 +37,7 @@ try:
 except ImportError:  # Windows, where closing a file ends no other handle's locks
     fcntl = None  # type: ignore[assignment]
 
-VERSION = 7
+VERSION = 8
 APPLICATION_ID = 0x534B4450  # "SKDP"
 PATIENCE = 120.0  # seconds
 _PAUSES = 0.0005, 0.02
@@ -222,11 +222,6 @@ def check_version(path: str, version: Any) -> None:
     )
 
 
-def new_terms(**terms: Any) -> dict[str, Any]:
-    """Return the terms of a new ledger."""
-    return {"version": VERSION, "id": uuid.uuid4().hex, **terms}
-
-
 @contextlib.contextmanager
 def transaction(
     path: str, ledger_id: str | None = None, *, keep: bool = True, damaged: bool = False
@@ -404,7 +399,7 @@ def _unlock(descriptor: int, process: int) -> None:
 
 def create(path: str, terms: dict[str, Any]) -> None:
     """Create a ledger with these terms, unless there is one."""
-    facts = json.dumps(terms)
+    facts = json.dumps({"version": VERSION, "id": uuid.uuid4().hex, **terms})
     tables = {"facts": [("terms", facts, digest_of("terms", [facts]))]}
     with _locked(path, keep=True, new=True) as place:
         if isinstance(place, _Server):

@@ -1,17 +1,101 @@
-"""Rows of parquet files: the same bits as in memory, a batch at a time."""
+"""One table in every form that the guide names: the same releases, bit for bit."""
 
 import numpy as np
 import pytest
 from cluster_tools import check_same, outcome, quiet
+from containers import CONTAINERS, DISTANT
+from sklearn.base import clone
 
-from skdpspectral import DPPCA, DPCovariance, DPStandardScaler, PrivacyAccountant
+from skdpspectral import (
+    DPPCA,
+    DPCovariance,
+    DPRidge,
+    DPRidgeClassifier,
+    DPStandardScaler,
+    DPTableVectorizer,
+    PrivacyAccountant,
+)
 from skdpspectral._tables import files as module
 from skdpspectral._tables.files import parquet
 
+pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 ds = pytest.importorskip("pyarrow.dataset")
-pd = pytest.importorskip("pandas")
+pytest.importorskip("dask.dataframe")
+FORMS = CONTAINERS | DISTANT
+MODELS = {
+    "pca": DPPCA(noise_seed=0),
+    "pca of pairs": DPPCA(noise_seed=0, center="pairs"),
+    "covariance": DPCovariance(noise_seed=0),
+    "scaler": DPStandardScaler(noise_seed=0),
+    "scaler without means": DPStandardScaler(noise_seed=0, with_mean=False),
+    "ridge": DPRidge(noise_seed=0),
+}
+# Whole numbers, which all types hold exactly.
+X = np.random.default_rng(0).integers(-50, 50, (3001, 4)) * [1.0, 2.0, 1.0, 2.0]
+Y = X[:, 0] - X[:, 3]
+
+
+def applied(model, rows):
+    for name in ("transform", "mahalanobis", "predict"):
+        if hasattr(model, name):
+            return np.asarray(getattr(model, name)(rows))
+    raise AssertionError
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_releases_the_same_bits(name, form, tmp_path):
+    import dask
+
+    model = clone(MODELS[name])
+    given = FORMS[form](X.copy(), tmp_path)
+    with quiet(), dask.config.set(scheduler="synchronous"):
+        wanted = outcome(model, X, Y)
+        expected = applied(model, X)
+        found = outcome(model, given, Y)
+        check_same(wanted, found)
+        assert model.plan_for(given) == model.plan_for(X)
+        made = applied(model, given)
+    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)
+    if isinstance(model, DPStandardScaler):
+        float32 = str(getattr(given, "dtype", "")) == "float32"
+        assert made.dtype == (np.float32 if float32 else np.float64)
+    if hasattr(given, "columns") and not form.endswith("index"):
+        assert model.feature_names_in_.tolist() == list("abcd")
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "pyarrow"])
+def test_tables_of_any_library_become_the_same_vectors(form, tmp_path):
+    frame = CONTAINERS["pandas"](X, tmp_path).astype({"a": str})
+    frame.loc[::7, ["b", "c"]] = np.nan
+    made = {"pandas": lambda: frame}
+    if form == "polars":
+        made[form] = lambda: pytest.importorskip("polars").from_pandas(frame)
+    if form == "pyarrow":
+        made[form] = lambda: pytest.importorskip("pyarrow").Table.from_pandas(frame)
+    model = DPTableVectorizer(noise_seed=0)
+    with quiet():
+        wanted, expected = outcome(model, frame), model.transform(frame)
+        check_same(wanted, outcome(model, made[form]()))
+    np.testing.assert_array_equal(model.transform(made[form]()), expected)
+
+
+def test_texts_of_numpy_are_labels():
+    labels = np.where(Y > 0, "p", "q")
+    model = DPRidgeClassifier(classes=["p", "q"], noise_seed=0)
+    with quiet():
+        wanted = outcome(model, X, labels)
+        for given in (labels.astype(object), labels.astype(np.dtypes.StringDType())):
+            check_same(wanted, outcome(model, X, given))
+        model.set_params(classes=np.array(["p", "q"], np.dtypes.StringDType()))
+        check_same(wanted, outcome(model, X, labels))
+    assert set(model.predict(X)) == {"p", "q"}
+
+
+# -- parquet files ---------------------------------------------------------------------
 
 N = 36_003
 rng = np.random.default_rng(0)
@@ -35,25 +119,6 @@ def opened(request, tmp_path, monkeypatch):
         return ds.dataset(tmp_path / "files")
 
     return write
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        DPPCA(noise_seed=0),
-        DPPCA(noise_seed=0, center="pairs"),
-        DPCovariance(noise_seed=0),
-        DPStandardScaler(noise_seed=0),
-    ],
-)
-def test_a_file_releases_what_a_frame_does(opened, model):
-    file = opened(FRAME)
-    with quiet():
-        check_same(outcome(model, FRAME), outcome(model, file))
-    assert model.feature_names_in_.tolist() == list("abcd")
-    assert model.plan_for(file) == model.plan_for(FRAME)
-    of_rows = model.mahalanobis if isinstance(model, DPCovariance) else model.transform
-    np.testing.assert_array_equal(of_rows(file), of_rows(FRAME))
 
 
 @pytest.mark.parametrize("kind", ["float32", "int16", "uint64", "bool", "mixed"])
