@@ -141,9 +141,10 @@ KNOTS = np.array([0, 0.25, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 3, 5])
 KNOTS = np.append(KNOTS, np.exp2([3, 4, 5, 6, 7, 8, 10, 12, 14]))
 _CLIPS = np.append(1e-4, np.exp2(np.arange(-3.0, 10.01, 0.25)))
 
-# Deviations by which votes are seen; weight of what clipping changes, and how much of
-# it is harmless; and the most noise that a clip may cause (doc/tables/pca_centers.rst).
-_SEEN, _CHANGED, _HARMLESS, _NOISIEST = 2.5, 4.5, 0.04, 0.019
+# Deviations by which votes are seen beside others, and anywhere; the weight of what
+# clipping changes; and the most that noise may be, as a share of the variance, where
+# rows are not clipped to one length (doc/tables/pca_centers.rst).
+_SEEN, _SURE, _CHANGED, _NOISIEST = 2.5, 4.0, 80.0, 0.1
 
 
 def count_squares(blocks, typical: float) -> np.ndarray:
@@ -179,14 +180,15 @@ def clip_of(votes: np.ndarray, noise: float, n_mu: float, p: int) -> float:
             last = place
         elif place > last + 1:
             break
+    last = max([last, *np.flatnonzero(votes > _SURE * noise)])  # rows of several kinds
     shares = np.maximum(votes, 0.0) * (np.arange(len(votes)) <= last)
     kept = shares * np.minimum(KNOTS, _CLIPS[:, None])
     sums, whole = np.maximum(kept.sum(axis=1), 1e-12), shares * KNOTS
     amp = _CLIPS * shares.sum() / sums
     change = kept / sums[:, None] - whole / max(whole.sum(), 1e-12)
-    changed = np.maximum(0.5 * np.abs(change).sum(axis=1) - _HARMLESS, 0.0)
-    loss = amp * (p / n_mu) ** (2.0 / 3.0) + _CHANGED * changed**2
-    loss[1:][2.0 * np.sqrt(p * amp[1:]) / n_mu > _NOISIEST] = np.inf
+    changed = 0.5 * np.abs(change).sum(axis=1)
+    loss = amp * p**2 / n_mu + _CHANGED * changed**2
+    loss[1:][2.0 * math.sqrt(p) * amp[1:] / n_mu > _NOISIEST] = np.inf
     return math.sqrt(_CLIPS[np.argmin(loss)])
 
 
