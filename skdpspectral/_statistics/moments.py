@@ -243,7 +243,7 @@ class Moment:
 
     def length(self, origin: Origin) -> float:
         """Return the length at which rows are clipped; shorter ones keep theirs."""
-        spread = max(self.spread(origin.paired), 1e-30)
+        spread = max(self.spread(origin.paired), 1e-12)
         edge = eigen.edge_of_noise(spread, self.rows.p)
         length = origin.error / math.sqrt(2.0 * edge)
         if origin.votes is not None:
@@ -251,15 +251,19 @@ class Moment:
             length = max(length, clip * origin.typical)
         return float(np.clip(length, 1e-60, 1e60)) if length > 0.0 else 0.0
 
-    def run(self, release: Any, X: Any, origin: Origin) -> np.ndarray:
-        """Release the matrix about an origin."""
+    def across(self, paired: bool, along: float) -> float:
+        """Return the deviation that matters for components of a total variance."""
+        return self.spread(paired)
+
+    def run(self, release: Any, X: Any, origin: Origin) -> tuple[np.ndarray, float]:
+        """Release the matrix about an origin; return `across`, too."""
         walked, divisor = terms_about(self.rows, X, origin)
         bound = partial(_bounded, floor=self.length(origin))
         (total,) = walked.reduce(partial(_sums, bound=bound, p=self.rows.p))
         total /= divisor
         released = release(self.mechanism.name, total, overwrite=True)
         released /= HALF if origin.paired else 1.0
-        return released
+        return released, self.spread(origin.paired)
 
 
 def _bounded(rows, floor: float) -> list:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from ._pca_mechanisms import (
     design_components,
     public_guesses,
 )
+from ._power_step import WIDE, PowerStep
 from ._projection import ProjectionMixin, VariancesMixin
 
 # Most components that are kept where their number is released.
@@ -47,7 +49,7 @@ class UnitPairs(Fit):
         said = _RANKS if rows.ranks else PAIRED
         self.remarks = (Remark(said, Concern.MEASURED),)
 
-    def run(self, release: Any, X: Any) -> tuple[Moment, Origin, np.ndarray, tuple]:
+    def run(self, release: Any, X: Any) -> tuple[Moment, Origin, tuple, tuple]:
         """As that of :class:`Centered`."""
         origin = Origin(paired=True)
         return self.moment, origin, self.moment.run(release, X, origin), ()
@@ -69,7 +71,8 @@ def expected_distance(fit: Fit, rank: int, signal: float, noise: float) -> float
     if paired:  # of pairs that share rows
         sampling *= 1.0 + 0.5 * rows.n / rows.n_pairs
     entries = 2.0 * rank * (rows.p - rank)
-    error = entries * (sampling + moment.spread(paired) ** 2) / gap**2
+    along = rank * (signal + noise) / (rank * signal + rows.p * noise)
+    error = entries * (sampling + moment.across(paired, along) ** 2) / gap**2
     return math.sqrt(min(error, 2.0 * min(rank, rows.p - rank)))
 
 
@@ -312,7 +315,10 @@ class DPPCA(TableComponents):
         mu = gaussian_mu(*self._budget_of_fit())
         if ranks or (sparse and self.center != "none"):
             return UnitPairs(rows, mu)
-        return Centered(rows, mu, self.center, Moment.planned)
+        rank, last = self.n_components, Moment.planned
+        if n_features >= WIDE and rank != "auto" and 4 * rank <= n_features:
+            last = partial(PowerStep.of_rank, rank=int(rank))
+        return Centered(rows, mu, self.center, last)
 
     def _unit(self, statistic) -> float:
         return 1.0 if self.scale is not None else statistic.rows.unit
@@ -354,10 +360,10 @@ class DPPCA(TableComponents):
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=n_samples)
-            moment, origin, matrix, said = statistic.run(release, rows)
+            moment, origin, (matrix, across), said = statistic.run(release, rows)
             self.n_samples_ = n_samples
             noise = moment.spread(origin.paired)
-            self._set_components(matrix, noise, moment.rows.ranks)
+            self._set_components(matrix, noise, across, moment.rows.ranks)
             self.mean_ = moment.rows.to_data(origin.center)
             box = None if self.scale is None else moment.rows.box
             self.scale_ = None if box is None else box.unit.copy()
@@ -366,8 +372,8 @@ class DPPCA(TableComponents):
             )
         return self
 
-    def _set_components(self, matrix: np.ndarray, spread: float, ranks: bool) -> None:
-        """Set attributes from a released moment, whose noise has that deviation."""
+    def _set_components(self, matrix, spread: float, across: float, ranks: bool):
+        """Set attributes from a released moment, whose noise has these deviations."""
         rank, n, p = self.n_components, self.n_samples_, len(matrix)
         if rank == "auto":
             rank = min(eigen.select_rank(matrix, spread, n), MOST_COMPONENTS, n, p)
@@ -379,7 +385,7 @@ class DPPCA(TableComponents):
             matrix, total = _kernels.correlations_of_signs(matrix, spread), float(p)
             values, vectors = eigen.top_eigh(matrix, rank)
         else:
-            std = eigen.entry_deviations(values, vectors, total, spread)
+            std = eigen.entry_deviations(values, vectors, total, across)
             self.components_std_ = std
         values = np.maximum(values, 0.0)
         # The other eigenvalues of a variance are not negative either.
