@@ -32,8 +32,8 @@ from .moments import (
 
 # Octaves whose squares float64 holds, and the octaves below the distance of rows from
 # the origin in which their distance from each other is sought.
-_LOW, _HIGH, _FARTHEST = -198, 198, 45
-N_OCTAVES = _HIGH - _LOW + 1
+LOW, _HIGH, _FARTHEST = -198, 198, 45
+N_OCTAVES = _HIGH - LOW + 1
 
 # Numbers below were set by the shares of variance in doc/tables/pca_centers.rst.
 # Shares of mu**2 of the lengths, at least and at most, and deviations of their noise.
@@ -59,16 +59,32 @@ def count_lengths(blocks) -> np.ndarray:
     """Sum the parts of rows in the two octaves about their length, times `PARTS`."""
     counts = np.zeros(N_OCTAVES)
     for block in blocks:
-        found = squares(block)
-        octaves = 0.5 * np.log2(found[found > 0.0]) - _LOW
+        with np.errstate(divide="ignore"):
+            octaves = 0.5 * np.log2(squares(block)) - LOW  # of length 0: the first
         counts += count_shared(octaves, N_OCTAVES)
     return counts
 
 
+def plan_lengths(sample: Sample, mu: float, most: float = 1.0) -> Any:
+    """Plan the release of `shares_of_lengths`; `most` is root half without pairs."""
+    moved = sensitivity.mean_sensitivity(most, sample.n_rows)
+    more = {"summation_error": 2.0**-50, "lemma": "length-parts"}
+    return calibrate_alike(["lengths"], moved, mu, (2, N_OCTAVES), **more)[0]
+
+
+def shares_of_lengths(rows: Rows, X: Any, sample: Sample, pairs: bool = True):
+    """Return halves of shares of differences by length, and shares of rows."""
+    exact = np.zeros((2, N_OCTAVES))
+    exact[1] = rows.about(X, None, sample).reduce(count_lengths)
+    if pairs:
+        exact[0] = rows.differences(X, sample).reduce(count_lengths)
+    return exact / (np.array([[2.0], [1.0]]) * (PARTS * sample.n_rows))
+
+
 def typical_lengths(released: np.ndarray, noise: float) -> tuple[float, float]:
     """Return lengths of differences, 0 if none is seen, and of rows."""
-    place, reach, _ = _fullest(released[1], 0, N_OCTAVES, noise)
-    first = max(place - _FARTHEST, 0)
+    place, reach, _ = _fullest(released[1], 1, N_OCTAVES, noise)
+    first = max(place - _FARTHEST, 1)
     _, typical, share = _fullest(released[0], first, max(place + 2, first + 1), noise)
     return min(typical, reach) if 2.0 * share >= _LEAST_SEEN else 0.0, reach
 
@@ -85,7 +101,7 @@ def _fullest(shares: np.ndarray, first: int, last: int, noise: float):
     weights = np.where(shares[around] > 2.0 * noise, shares[around], 0.0)
     weights[around == middle] = max(float(shares[middle]), 1e-12)
     mean = float(weights @ around) / float(weights.sum())
-    return place, 2.0 ** (mean + _LOW), float(sums.max())
+    return place, 2.0 ** (mean + LOW), float(sums.max())
 
 
 class Course(NamedTuple):
@@ -231,10 +247,7 @@ class Centered(Fit):
         self.lengths, self.test = None, 0.0
         if cost > 0.0:
             most = math.sqrt(0.5) if center == "none" else 1.0
-            moved = sensitivity.mean_sensitivity(most, self.measured.n_rows)
-            given = ["lengths"], moved, mu * math.sqrt(cost), (2, N_OCTAVES)
-            more = {"summation_error": 2.0**-50, "lemma": "length-parts"}
-            (self.lengths,) = calibrate_alike(*given, **more)
+            self.lengths = plan_lengths(self.measured, mu * math.sqrt(cost), most)
             if not measured:
                 unit = math.sqrt(2.0) / (self.voters.n_rows * mu)  # noise, share 1
                 self.test = min(max((unit / _VOTE_NOISE) ** 2, _VOTES[0]), _VOTES[1])
@@ -308,11 +321,8 @@ class Centered(Fit):
 
     def _measure(self, release, X) -> tuple[float, float]:
         """Release the lengths of differences and of rows; return typical ones."""
-        sample, exact = self.measured, np.zeros((2, N_OCTAVES))
-        exact[1] = self.rows.about(X, None, sample).reduce(count_lengths)
-        if self.center != "none":
-            exact[0] = self.rows.differences(X, sample).reduce(count_lengths)
-        exact /= np.array([[2.0], [1.0]]) * (PARTS * sample.n_rows)
+        given = self.rows, X, self.measured, self.center != "none"
+        exact = shares_of_lengths(*given)
         noise = getattr(self.lengths, "noise_std", 0.0)
         typical, reach = typical_lengths(release("lengths", exact), noise)
         return (reach if self.center == "none" else typical), reach
@@ -325,7 +335,7 @@ class Centered(Fit):
         for mean, sample, radius in steps:
             clip = float(np.clip(radius * typical, 1e-60, 1e60))
             walked = self.rows.about(X, center, sample)
-            total = walked.reduce(partial(_sum_clipped, radius=clip, p=self.rows.p))
+            total = walked.reduce(partial(sum_clipped, radius=clip, p=self.rows.p))
             center = center + clip * release(mean.name, total / sample.n_rows / clip)
         if box is not None:
             center = center.clip(-box.half_widths, box.half_widths)
@@ -349,7 +359,8 @@ PAIRED = (
 )
 
 
-def _sum_clipped(blocks, radius: float, p: int) -> np.ndarray:
+def sum_clipped(blocks, radius: float, p: int) -> np.ndarray:
+    """Sum clipped rows, in their own memory."""
     total = np.zeros(p)
     for block in blocks:
         total += clip_rows(block, radius, out=block).sum(axis=0)

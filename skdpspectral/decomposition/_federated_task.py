@@ -26,7 +26,7 @@ from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
 from ._spiked import WHOLE_ORDER
 
 # Raised whenever the same parameters would mean other releases, or other messages.
-_VERSION = 4
+_VERSION = 5
 # Largest number of features of a task: a limit on memory.
 _MOST_FEATURES = 2**24
 # Parameters that each client has of its own, or that no release depends on.

@@ -79,7 +79,7 @@ AUDITED = {
         "pca-pair-votes",
     ),
     "all differences counted in the lengths": Mutant(
-        "Centered",
+        "shares_of_lengths",
         "np.array([[2.0], [1.0]])",
         "np.array([[1.0], [1.0]])",
         "pca-pair-lengths",
@@ -101,7 +101,7 @@ AUDITED = {
         "Moment", "rows.n, rows.p, mu", "2 * rows.n, rows.p, mu", "pca"
     ),
     "steps to a center not clipped": Mutant(
-        "_sum_clipped",
+        "sum_clipped",
         "clip_rows(block, radius, out=block).sum(axis=0)",
         "block.sum(axis=0)",
         "pca-steps",
@@ -528,6 +528,13 @@ EXACT = {
         "return clip_norm * other_clip_norm / n_samples",
         "theory/test_two_stage.py::test_no_replacement_moves_a_cross_moment_further",
     ),
+    "projections of a power step not clipped": Mutant(
+        "_cross_sum",
+        "clip_rows(np.asarray(rows @ basis), 1.0)",
+        "np.asarray(rows @ basis)",
+        "theory/test_centered.py::"
+        "test_no_row_moves_a_stage_by_more_than_its_lemma[none-True]",
+    ),
     "votes along and across charged as one": Mutant(
         "PrivateScales",
         "sensitivity.vote_sensitivity(n_votes, Neighbors.REPLACE_ONE)",
@@ -582,16 +589,10 @@ EXACT = {
         "mean = total / self.sample.n_rows / (0.5 * radius)",
         "theory/test_every_release.py::test_nor_a_release_of_a_client[shared]",
     ),
-    "all differences counted in a histogram": Mutant(
-        "TOTALS",
-        "TOTALS = (HALF, 1.0)",
-        "TOTALS = (1.0, 1.0)",
-        "theory/test_pairs.py::test_no_row_moves_both_histograms_of_lengths_further",
-    ),
     "a shared center of exact rows": Mutant(
         "AskCenter",
-        "rows.mean = steps.mean(rows.release, rows.X, *asked)",
-        "rows.mean = steps.mean(rows.release, rows.X, *asked) + rows.X.mean(axis=0)",
+        "rows.mean = steps.run(rows.release, rows.X, *asked)",
+        "rows.mean = steps.run(rows.release, rows.X, *asked) + rows.X.mean(axis=0)",
         "theory/test_every_release.py::test_nor_a_release_of_a_client[shared]",
     ),
     "rows longer than a floor not normalized": Mutant(

@@ -218,6 +218,14 @@ def test_an_error_that_quotes_an_odd_id_is_found(odd, monkeypatch):
     assert {"a secret in a text"} <= {one.what for one in found}
 
 
+def wide_cases():
+    """Cases of fits that take a power step, as if few features were many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skdpspectral.decomposition._pca.WIDE", 2)
+        model = DPPCA(1, center="none", epsilon=100.0)
+        yield from row_cases(rng(), model, "array")
+
+
 # For each module that clips rows, a fit on which that clip decides.
 CLIPPED = {
     "covariance._moment_stream": lambda: row_cases(rng(), JMECovariance(), "array"),
@@ -227,9 +235,7 @@ CLIPPED = {
     "decomposition._bounded_moments": lambda: client_cases(
         rng(), FederatedDPPCA(1, release=ComponentCovariance(2.0)), "array"
     ),
-    "_statistics.center": lambda: client_cases(
-        rng(), FederatedDPPCA(1, center="shared", epsilon=50.0), "array"
-    ),
+    "decomposition._power_step": wide_cases,
     "_statistics.centered": lambda: row_cases(rng(), DPPCA(1, epsilon=100.0), "array"),
     "linear_model._joint_moment": lambda: row_cases(
         rng(), DPRidge(epsilon=200.0), "array"

@@ -7,14 +7,12 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 
-from skdpspectral._statistics.center import Sample
 from skdpspectral._statistics.moments import Moment, Origin, Rows
 from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral._statistics.statistic import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, sign_differences
 from skdpspectral.decomposition._bounded_moments import SecondMoment
-from skdpspectral.decomposition._shared_center import Lengths
 from skdpspectral.sensitivity import (
     mean_sensitivity,
     pair_mean_sensitivity,
@@ -142,27 +140,6 @@ def test_shares_of_pairs_and_of_rows_attain_their_bounds(v):
     assert moved == pytest.approx(pair_mean_sensitivity(math.sqrt(v), n))
     moved = np.linalg.norm((far > 1.0).mean(axis=0) - (X > 1.0).mean(axis=0))
     assert moved == pytest.approx(mean_sensitivity(0.5 * math.sqrt(v), n))
-
-
-def test_no_row_moves_both_histograms_of_lengths_further():
-    rng, worst = np.random.default_rng(0), 0.0
-    for n in (1, 2, 3, 4, 9, 40):
-        lengths = Lengths(Sample.of(RowBounds(2), n))
-        (planned,), bound = lengths.mechanisms(1.0), mean_sensitivity(1.0, n)
-        assert planned.sensitivity == bound
-        for k in range(60):
-            X = rng.standard_normal((n, 2)) * 10.0 ** rng.uniform(-9, 9, (n, 1))
-            X *= k % 3 > 0
-            other, given = X.copy(), []
-            other[n // 2] = np.eye(2)[0] * rng.choice([0.0, 1e-300, 1.0, 1e3, 1e300])
-            for rows in (X, other):
-                lengths.run(lambda _, value, to=given: to.append(value), rows)
-            for histograms in given:
-                np.testing.assert_allclose(histograms.sum(axis=1), [0.5, 1.0])
-            moved = float(np.linalg.norm(given[0] - given[1]))
-            assert moved <= bound * (1 + 1e-12)
-            worst = max(worst, moved / bound)
-    assert worst == pytest.approx(1.0)
 
 
 def test_pairs_by_value_have_no_such_bound():
