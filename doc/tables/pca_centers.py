@@ -30,7 +30,7 @@ ROWS = {
     "KDD Cup 99, raw units": ("kddcup99-raw", 2),
 }
 SLOW = ("KDD Cup 99, one-hot, 494,021 x 122", "KDD Cup 99, raw units")
-REPEATS = dict.fromkeys(SLOW, 3)
+REPEATS = dict.fromkeys(ROWS, 10) | dict.fromkeys(SLOW, 2)
 
 
 def counts(spread, n_samples=5000, n_features=30):

@@ -16,12 +16,12 @@ search has seen, of the model that is found by
   nobody knows without looking;
 - ``none``: one fit of the candidate that is best without privacy, likewise.
 
-Means over repeats, with standard errors and numbers of repeats. Digits, Adult, clip
-(digits, of which the first candidate has no center): variance that five components
-capture; MovieLens 100K and jester (LRSRegressor, features of jokes from other, public
-users): mean squared error, negative, for users; pixel (DPRidge): mean squared error,
-negative; labels: accuracy on digits of a pipeline of a private scaler, or none, DPPCA
-and DPAdamClassifier; units: the same on pixels in units of their own. Data are read
+Means over repeats, with standard errors and numbers of repeats. Digits and Adult:
+variance that five components capture; MovieLens 100K and jester (LRSRegressor, features
+of jokes from other, public users): mean squared error, negative, for users; pixel
+(DPRidge): mean squared error, negative; labels: accuracy on digits of a pipeline of a
+private scaler, or none, DPPCA and DPAdamClassifier; units: the same on pixels in units
+of their own. Data are read
 from the folder that SKDPSPECTRAL_DATA names. With ``--save`` each repeat is a line of a
 file, and a run goes on where another one ended. doc/tables/search_votes.py makes the
 user guide's table of votes.
@@ -95,23 +95,6 @@ class Components(Rows):
     def score(self, model, test):
         """Share of the variance of test rows that the components capture."""
         return captured_variance(model, self.data[test])
-
-
-class Centers(Rows):
-    """Five components of digits; the first candidate measures from the origin."""
-
-    scoring = "captured_variance", {"clip_norm": 40.0}
-
-    def __init__(self):
-        self.data, self.targets = load_digits().data, None
-        self.estimator = DPPCA(5)
-        self.grid = {
-            "center": ["none", "auto", "pairs"],
-            "scale": [None, "ranks"],
-        }
-        self.first = {"center": "none", "scale": None}
-
-    score = Components.score
 
 
 class Pixel(Rows):
@@ -253,7 +236,6 @@ TASKS = {
     "ml-100k": Ratings,
     "jester": Jokes,
     "pixel": Pixel,
-    "clip": Centers,
     "digits": lambda: Components(load_digits(), 40.0),
     "labels": Labels,
     "units": Units,

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from scipy import sparse
 import sklearn
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -28,7 +28,6 @@ from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
-    PrivateMean,
     SpikedModel,
 )
 from skdpspectral.decomposition import _federated_pca as clients_module

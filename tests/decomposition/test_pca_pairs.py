@@ -158,7 +158,7 @@ def test_pairs_do_not_see_where_rows_lie():
     near = pca.fit(X).explained_variance_
     far = pca.fit(X + 3000.0)
     assert subspace_distance(far.components_, components) < 0.5
-    np.testing.assert_allclose(far.explained_variance_, near, rtol=1e-3)
+    np.testing.assert_allclose(far.explained_variance_, near, rtol=5e-3)
 
 
 def test_half_of_pairs_is_released_and_doubled_again():
