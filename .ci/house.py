@@ -182,9 +182,9 @@ def default_fits() -> dict:
         "SparseDPPCA": lambda: SparseDPPCA().fit(X, clients=users // 25),
         "JMECovariance": lambda: JMECovariance().fit(X),
         "LRSRegressor": lambda: LRSRegressor().fit(X, X[:, 0], users=users),
-        "DPItemEmbedding": lambda: DPItemEmbedding(items=20, rating_range=(1, 5)).fit(
-            ratings, stars
-        ),
+        "DPItemEmbedding": lambda: DPItemEmbedding(
+            items=range(20), rating_range=(1, 5)
+        ).fit(ratings, stars),
         "PrivateSearchCV": lambda: search.fit(X),
         "charge": lambda: accountant.charge(plan),
     }

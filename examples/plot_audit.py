@@ -78,16 +78,16 @@ for name, (tool, claim) in tools.items():
 # entries of a matrix with Gaussian noise. A bound above the claim refutes it, as far as
 # its assumption holds.
 #
-# The histograms show the scores. The curve shows the error rates of guesses of a coin,
-# and what the claim allows.
+# The histograms show the scores. The curve shows the error rates of guesses of a coin
+# where there is too little noise. They lie below what the claim allows.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 4))
-for ax, name in zip(axes, ("DPPCA", "sound"), strict=True):
+for ax, name in zip(axes, ("sound", "too little noise"), strict=True):
     scores = results[name].scores
     ax.hist(scores[0], 60, alpha=0.6, label="difference")
     ax.hist(scores[1], 60, alpha=0.6, label="sum")
     ax.set(title=name, xlabel="entry of two features")
 axes[0].legend()
 figure.tight_layout()
-AuditDisplay.from_result(results["DPPCA"])
+AuditDisplay.from_result(results["too little noise"])
 plt.show()

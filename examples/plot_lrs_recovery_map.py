@@ -37,11 +37,14 @@ def one_fit(t, m, start, seed):
     X, y, users, truth = make_low_rank_sparse_tasks(
         t, m, d, rank=1, sparsity=k, return_coef=True, random_state=seed
     )
+    init = start
+    if start == "random":
+        init = np.random.default_rng(seed).standard_normal((1, d))
     model = LRSRegressor(
         sparsity=k,
         epsilon=None,
         fit_intercept=False,
-        solver=Alternation(shrink_to_mean=False, init=start),
+        solver=Alternation(shrink_to_mean=False, init=init),
         ridge_shared=0.0,
         ridge_sparse=0.0,
         noise_seed=seed,

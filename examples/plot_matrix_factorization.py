@@ -23,7 +23,7 @@ import pandas as pd
 
 from skdpspectral import DPMatrixFactorization, PrivacyLeakWarning
 from skdpspectral.datasets import make_ratings
-from skdpspectral.model_selection import PerUserKFold
+from skdpspectral.model_selection import PrivateSplit
 
 ratings = make_ratings(3000, 100, n_ratings_per_user=25, random_state=0, as_frame=True)
 model = DPMatrixFactorization(
@@ -60,7 +60,7 @@ print("before:", before[0], "after:", after[0])
 # ratings, each of these scores would be a release that no ledger shows.
 
 X, y = ratings.data.to_numpy(), ratings.target.to_numpy().astype(float)
-train, test = next(PerUserKFold(5, user_feature=0).split(X))
+train, test = next(PrivateSplit(5, user_feature=0, random_state=0).split(X))
 # If a user's only row is held out, no row is left to fit. Predictions warn about this.
 warnings.filterwarnings("ignore", ".*neither in the fit nor personalized")
 

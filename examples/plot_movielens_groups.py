@@ -93,8 +93,8 @@ if results:
     plt.show()
 
 # %%
-# ``python benchmarks/movielens_groups.py`` prints the numbers of parameters of table 1,
-# and results for embeddings by users.
+# ``benchmarks/movielens_groups.py`` prints the numbers of parameters of table 1, and
+# the comparisons with standard errors.
 #
 # Why this is not private
 # -----------------------

@@ -25,7 +25,7 @@ import numpy as np
 
 from skdpspectral import DPMatrixFactorization, PrivacyLeakWarning
 from skdpspectral.datasets import fetch_movielens
-from skdpspectral.model_selection import PerUserKFold
+from skdpspectral.model_selection import PrivateSplit
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 epsilons = [0.5, 1.0, 2.0, 8.0]
@@ -42,7 +42,7 @@ def recall(held, users, lists):
 def sweep(ratings, seed=0):
     """Return errors and recalls by title and epsilon (None: no privacy)."""
     X, y = ratings.data, ratings.target.astype(float)
-    folds = PerUserKFold(5, shuffle=True, random_state=seed, user_feature=0)
+    folds = PrivateSplit(5, user_feature=0, random_state=seed)
     train, test = next(folds.split(X))
     public = {"items": ratings.item_ids, "item_features": ratings.item_features}
     users, errors, recalls = np.unique(X[:, 0]), {}, {}

@@ -74,7 +74,6 @@ NARROWER = {
     },
     # Workloads and factorizations are arithmetic.
     "factorizations/_factorizations.py": set(),
-    "recommendation/_table_columns.py": {"_tables"},
     "metrics/_subspace.py": {"_tables", "mechanisms"},
     # Nothing that a server computes may touch rows, noise or budgets.
     "_messages/messages.py": {"_linalg", "mechanisms"},
@@ -86,7 +85,7 @@ SERVER_SIDE = {"_linalg", "_messages", "mechanisms"}
 PROTOCOL = [f"_federated_{part}.py" for part in ("queries", "client", "server")]
 
 # Lines and files, as .ci/house.py counts them. These numbers may only fall.
-LARGEST = {"skdpspectral": (47_811, 150), "tests": (55_469, 237)}
+LARGEST = {"skdpspectral": (46_672, 148), "tests": (51_593, 233)}
 
 
 def folder_of(path):

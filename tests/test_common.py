@@ -71,7 +71,6 @@ ESTIMATORS = [
     DPPCA(1, epsilon=None),
     DPPCA(1, epsilon=1e-3, delta=1e-12),
     DPPCA(1, accountant=PrivacyAccountant()),
-    DPPCA(1, accountant=PrivacyAccountant(1e6, 1e-6, allow_seeded=True)),
     DPPCA("auto"),
     SpikedPCA(1, signal_variance=1e6, noise_variance=1.0),
     SpikedPCA(
@@ -162,29 +161,27 @@ ESTIMATORS = [
     LRSRegressor(0, None, fit_intercept=UserIntercept(offset_feature=-1)),
     LRSRegressor(shared_weights="fixed"),
     LRSRegressor(fit_intercept=False, neighbors="replace-one"),
-    LRSRegressor(
-        solver=PrivateRounds(
-            init="random", curvature_clip_norm=1.0, gradient_clip_norm=1.0
-        )
-    ),
+    LRSRegressor(solver=PrivateRounds(curvature_clip_norm=1.0, gradient_clip_norm=1.0)),
     LRSRegressor(accountant=PrivacyAccountant()),
-    DPItemEmbedding(rating_range=(1, 5)),
+    DPItemEmbedding(items=range(8), rating_range=(1, 5)),
     DPItemEmbedding(epsilon=None, rating_range=(1, 5)),
     DPItemEmbedding(
         2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]], rating_range=(1, 5)
     ),
-    DPItemEmbedding(0, items=8, rating_range=(1, 5)),
-    DPItemEmbedding(2, method="residuals", rating_range=(1, 5)),
-    DPItemEmbedding(accountant=PrivacyAccountant(), rating_range=(1, 5)),
-    DPMatrixFactorization(rating_range=(1, 5)),
+    DPItemEmbedding(0, items=range(8), rating_range=(1, 5)),
+    DPItemEmbedding(2, items=range(8), method="residuals", rating_range=(1, 5)),
+    DPItemEmbedding(
+        items=range(8), accountant=PrivacyAccountant(), rating_range=(1, 5)
+    ),
+    DPMatrixFactorization(items=range(8), rating_range=(1, 5)),
     DPMatrixFactorization(epsilon=None, rating_range=(1, 5)),
     DPMatrixFactorization(
         2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]], rating_range=(1, 5)
     ),
     DPMatrixFactorization(
-        0, items=8, accountant=PrivacyAccountant(), rating_range=(1, 5)
+        0, items=range(8), accountant=PrivacyAccountant(), rating_range=(1, 5)
     ),
-    DPMatrixFactorization(2, implicit=True),
+    DPMatrixFactorization(2, items=range(8), implicit=True),
     JMECovariance(),
     JMECovariance(epsilon=None),
     JMECovariance(horizon=1000),
@@ -328,8 +325,8 @@ def test_every_estimator_is_checked():
         LRSRegressor(),
         DPAdamClassifier(),
         DPAdamRegressor(target_bounds=(-1, 1)),
-        DPItemEmbedding(rating_range=(1, 5)),
-        DPMatrixFactorization(rating_range=(1, 5)),
+        DPItemEmbedding(items=range(8), rating_range=(1, 5)),
+        DPMatrixFactorization(items=range(8), rating_range=(1, 5)),
         JMECovariance(horizon=1000),
         FederatedDPPCA(1, client_feature=0),
         SparseDPPCA(),

@@ -8,10 +8,10 @@ columns whose category is found.
 from functools import lru_cache
 
 import numpy as np
+from real_tables import load_adult
 from sklearn.model_selection import train_test_split
 
 from skdpspectral import DPAdamClassifier, DPTableVectorizer
-from skdpspectral.datasets import load_adult
 from skdpspectral.pipeline import make_private_pipeline
 
 NEEDS_DATA = True

@@ -12,12 +12,12 @@ from sklearn.model_selection import GroupKFold, cross_val_score
 
 from skdpspectral import DPMatrixFactorization, LRSRegressor
 from skdpspectral.datasets import fetch_movielens, make_low_rank_sparse_tasks
-from skdpspectral.model_selection import PerUserKFold
+from skdpspectral.model_selection import PrivateSplit
 
 NEEDS_DATA = True
 HEADER = "Folds"
 ROWS = {
-    "``PerUserKFold(3)``": PerUserKFold(3, user_feature=0),
+    "``PrivateSplit(3)`` by users": PrivateSplit(3, random_state=0),
     "``GroupKFold(3)`` by users": GroupKFold(3),
     "``cv=3``, rows sorted by user": 3,
 }

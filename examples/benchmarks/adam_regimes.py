@@ -2,7 +2,7 @@
 
     python examples/benchmarks/adam_regimes.py [--seeds 3] [--only digits adult]
                                                [--regimes wide single]
-                                               [--floors zero before constant noise]
+                                               [--floors noise zero before constant]
                                                [--epochs 10] [--save FILE]
 
 The settings of table 3, all of them: clipping at 1, delta = 1e-6, a weight
@@ -17,17 +17,20 @@ a rate of 1e-7, stability 1e-7 (plain 1e-8). What differs:
   multiple of what one example adds: for JME the root of 1 + lambda, 1.414, where the
   paper has 1.061. "jme-printed" has the printed noise, and costs more than the others.
 * The paper leaves open how a negative second moment v is read. Steps are divided by
-  "zero": sqrt(max(v, 0)) + eps; "constant": sqrt(max(v, eps)), as in DP-AdamBC;
-  "noise": sqrt(max(v, deviation of its noise)) + eps, the default of this package.
+  "noise": sqrt(max(v, deviation of its noise)) + eps, the default of this package;
+  "zero": sqrt(max(v, 0)) + eps; "constant": sqrt(max(v, eps)), as in DP-AdamBC.
 * Updates are clipped with their learning rate; "before": as "zero", but without it, so
   that 500,000 single examples of CIFAR-10 move all parameters by at most 0.05.
+
+"scale-then-privatize" (arXiv:2507.01129) costs what "pp" does in the wide regime.
 
 Fits of single examples on adult take 366,310 steps. All kinds and floors of a split
 take them side by side, in one array, with the same samples and noise. Steps from the
 same releases are those of JMEAdam (``--check``).
 
 Prints test accuracies and areas under the ROC curve in percent (of one class against
-the others, their mean), with deviations over seeds. The data of adult are read from the
+the others, their mean), with standard errors over seeds, and differences from debiased
+squares, paired by seed. The data of adult are read from the
 folder that SKDPSPECTRAL_DATA names. With ``--save`` each fit is a line of a file, and a
 run goes on where another one ended.
 """
@@ -38,6 +41,7 @@ from typing import NamedTuple
 
 import numpy as np
 from cells import Cells
+from real_tables import load_adult
 from scipy.special import expit, softmax
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
@@ -45,7 +49,6 @@ from sklearn.model_selection import train_test_split
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPAdamClassifier
-from skdpspectral.datasets._real import load_adult
 from skdpspectral.neural_network import Adam, JMEAdam
 from skdpspectral.neural_network._adam import AdamState, Optimization
 
@@ -58,7 +61,7 @@ KINDS = {
 # Batch size, noise multiplier, learning rate and stability constant of table 3.
 REGIMES = {"wide": (256, 1.0, 1e-3, 1e-6), "single": (1, 2.0, 1e-7, 1e-7)}
 PLAIN_CONSTANT = 1e-8
-FLOORS = ["zero", "before", "constant", "noise"]
+FLOORS = ["noise", "zero", "before", "constant"]
 # Of table 2, after 10 epochs: wide and single.
 PAPER = {
     "jme": (47.94, 30.38),
@@ -317,6 +320,35 @@ def print_check(n_steps=300, shape=(5000, 20)):
     print(f"largest difference of {n_steps} steps: {worst:.1e}")
 
 
+def of_scaled(epochs, seed):
+    """Return what `of_adult` does for batches of 256, of scale-then-privatize.
+
+    Gradients are divided by the root of the second moment of earlier releases, at a
+    root mean square of 1, before they are clipped and get noise, and then multiplied
+    by it; steps are those of "pp".
+    """
+    X, test, y, wanted = parts_of("adult", seed)
+    rows, y = np.c_[X, np.ones(len(X))], (y == y.max()).astype(float)
+    (n, d), rng = rows.shape, np.random.default_rng(seed)
+    size, noise, rate, _ = REGIMES["wide"]
+    weights, first, second, scale = np.zeros(d), np.zeros(d), np.zeros(d), np.ones(d)
+    for step in range(1, epochs * n // size + 1):
+        batch = np.flatnonzero(rng.random(n) < size / n)
+        errors = expit(rows[batch] @ weights) - y[batch]
+        scaled = errors[:, None] * rows[batch] / scale
+        scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
+        released = scaled.sum(axis=0) + noise * rng.standard_normal(d)
+        released *= scale / size
+        first = DECAYS[0] * first + (1.0 - DECAYS[0]) * released
+        second = DECAYS[1] * second + (1.0 - DECAYS[1]) * released**2
+        root = np.sqrt(second / (1.0 - DECAYS[1] ** step)) + PLAIN_CONSTANT
+        weights -= rate * first / (1.0 - DECAYS[0] ** step) / root
+        scale = root / np.sqrt(np.mean(root**2))
+    values = test @ weights[:-1] + weights[-1]
+    wanted = (wanted == wanted.max()).astype(int)
+    return measured(np.column_stack([-values, values]), wanted, np.nan)
+
+
 # -- a small convolutional network -----------------------------------------------------
 
 
@@ -416,11 +448,28 @@ def print_regimes(given):
             else:
                 cells.timed((*key, seed), FITS[name], *chosen, seed)
         found = np.array(cells.values(*key)[: given.seeds])
-        mean, spread = found.mean(axis=0), found.std(axis=0, ddof=len(found) > 1)
-        of_both = [f"{mean[i]:.1f} ({spread[i]:.1f})" for i in range(2)]
+        mean, spread = found.mean(axis=0), errors_of(found)
+        of_both = [f"{mean[i]:.1f} +- {spread[i]:.1f}" for i in range(2)]
         of_paper = PAPER[kind][list(REGIMES).index(regime)]
         print_row(*where, *of_both, of_paper, f"{mean[2]:.3f}", len(found), widths=14)
+    for where in itertools.product(given.only, given.regimes, given.floors):
+        debiased = cells.values(*where, "pp-debiased", given.epochs)[: given.seeds]
+        for kind in ("jme", "jme-printed", "pp"):
+            found = cells.values(*where, kind, given.epochs)[: given.seeds]
+            change = np.subtract(found, debiased)[:, 1:2]
+            wins = int((change > 0.0).sum())
+            text = f"{change.mean():.1f} +- {errors_of(change)[0]:.1f}"
+            print_row(*where, f"{kind} - debiased", text, f"{wins} wins", widths=18)
+    if "adult" in given.only and "wide" in given.regimes:
+        found = np.array([of_scaled(given.epochs, s) for s in range(given.seeds)])
+        text = f"{found[:, 1].mean():.1f} +- {errors_of(found)[1]:.1f}"
+        print_row("adult", "wide", "scale-then-privatize", text, widths=22)
     print(f"{cells.seconds / 60.0:.1f} minutes of CPU")
+
+
+def errors_of(found):
+    """Return standard errors of the columns."""
+    return found.std(axis=0, ddof=len(found) > 1) / np.sqrt(len(found))
 
 
 def main():

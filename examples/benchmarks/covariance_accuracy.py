@@ -26,11 +26,11 @@ from covariance_peers import (
     nearest,
     separate_cov,
 )
+from real_tables import load_adult
 from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPCovariance
 from skdpspectral.datasets import load_digits, make_spiked_covariance
-from skdpspectral.datasets._real import load_adult
 
 EPSILONS = (1.0, 2.0, 4.0)
 

@@ -31,6 +31,7 @@ import warnings
 
 import numpy as np
 from cells import Cells
+from real_tables import load_adult
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -40,7 +41,6 @@ from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 from skdpspectral import DPPCA, DPAdamClassifier, PrivacyAccountant
 from skdpspectral.accounting import calibrate_sampled
 from skdpspectral.audit import privacy_report
-from skdpspectral.datasets._real import load_adult
 from skdpspectral.neural_network import Adam
 
 MOMENTS = ("jme", "pp", "pp-debiased")

@@ -65,25 +65,37 @@ def split(seed, rows):
     return np.random.default_rng(seed).permutation(rows)
 
 
-def printed_noise(rows):
+def moment_rows(rows, centered):
+    """Rows whose second moment a client takes: about its own mean, or as they are.
+
+    Algorithm 1 is for rows of mean zero and centers none; the rows here are z-scored
+    over all tissues. About a client's own mean, 51 rows have no 51st eigenvalue.
+    """
+    return rows - rows.mean(axis=0) if centered else rows
+
+
+def printed_noise(rows, centered=False):
     """Standard deviation of the printed method, from the client's own eigenvalues."""
     n, p = rows.shape
     values = np.zeros(p)
-    values[:n] = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2 / n
+    own = moment_rows(rows, centered)
+    values[:n] = np.linalg.svd(own, compute_uv=False) ** 2 / n
     signal, noise = values[:3].mean(), values[50:251].mean()
+    if noise < 1e-12 * signal:  # an eigenvalue of zero, but for rounding
+        noise = 0.0
     ratio = noise / signal
     spread = ratio * (ratio + 1) * p * (rank + np.log(n))
     return np.sqrt(8 * np.log(2.5 / delta) * spread) / (epsilon * n)
 
 
-def printed_method(rows, weights, rng):
+def printed_method(rows, weights, rng, centered=False):
     """Components of the printed method, with the noise that it prints."""
     projectors = []
     for name in ("first", "second"):
-        own = rows[clients == name]
-        own = own - own.mean(axis=0)
+        own = moment_rows(rows[clients == name], centered)
         vectors = np.linalg.svd(own, full_matrices=False)[2][:rank]
-        noise = np.tril(printed_noise(own) * rng.normal(size=(n_genes, n_genes)))
+        std = printed_noise(rows[clients == name], centered)
+        noise = np.tril(std * rng.normal(size=(n_genes, n_genes)))
         noise += np.tril(noise, -1).T
         released = np.linalg.eigh(vectors.T @ vectors + noise)[1][:, -rank:]
         projectors.append(released @ released.T)
@@ -91,11 +103,19 @@ def printed_method(rows, weights, rng):
     return np.linalg.eigh(average)[1][:, -rank:]
 
 
-def printed_weights():
-    """The paper's weights: they grow with a client's error."""
+def expected_errors():
+    """The paper's rate of each client, up to a constant."""
     n = np.array([130, 51])
     price = np.sqrt((rank + np.log(n)) * np.log(2.5 / delta)) / epsilon
     return np.sqrt(n_genes / n) + n_genes / n * price
+
+
+# The formula of the weights is printed without its exponent of -2 (theorem 1).
+WEIGHTS = {
+    "printed weights": expected_errors(),
+    "weights of theorem 1": expected_errors() ** -2.0,
+    "equal weights": np.ones(2),
+}
 
 
 def share(rows, basis):

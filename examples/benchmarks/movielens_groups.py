@@ -1,7 +1,11 @@
 """Low rank plus sparse models of MovieLens and Jester, beside simpler models.
 
 After the comparisons of Pal et al. (2023) on MovieLens, Netflix and Jester; a block of
-MovieLens stands in for Netflix. ``plot_movielens_groups.py`` draws them. Rules:
+MovieLens stands in for Netflix. ``plot_movielens_groups.py`` draws them.
+
+    python examples/benchmarks/movielens_groups.py table_1 groups jester_completed
+
+Rules:
 
 - Item embeddings come from training ratings alone: leading right singular vectors of
   tasks x items, ratings measured from their training mean. For Netflix and Jester the
@@ -16,6 +20,8 @@ MovieLens stands in for Netflix. ``plot_movielens_groups.py`` draws them. Rules:
 
 import functools
 import itertools
+import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -218,7 +224,7 @@ def compare(rows, settings, sparse_penalties, chosen, seed, name):
 
 
 def summary(results):
-    """Mean and deviation over seeds, beside the best baseline of no more parameters.
+    """Mean and standard error over seeds, and the best baseline of no more parameters.
 
     Baselines are all methods but LRS, the item's mean aside. Differences from the
     best of them are taken seed by seed.
@@ -231,12 +237,14 @@ def summary(results):
     is_simple = ~names.str.startswith(("LRS", "item"))
     lines = []
     for position in range(len(wide)):
-        line = {"RMSE": mean.iloc[position], "sd": wide.iloc[position].std()}
+        se = wide.iloc[position].std() / np.sqrt(wide.shape[1])
+        line = {"RMSE": mean.iloc[position], "se": se}
         if names[position].startswith("LRS"):
             best = mean[is_simple & (size <= size[position])].idxmin()
             difference = wide.iloc[position] - wide.loc[best]
             line |= {"rival": f"{best[0]}{' +c' if best[1] else ''}"}
-            line |= {"minus rival": difference.mean(), "sd ": difference.std()}
+            se = difference.std() / np.sqrt(len(difference))
+            line |= {"minus rival": difference.mean(), "se ": se}
         lines.append(line)
     table = pd.DataFrame(lines, index=wide.index).reset_index().round(4)
     return table.to_string(index=False, na_rep="")
@@ -331,7 +339,13 @@ def table_1(t, ranks, sparsities, d=50):
     return counts
 
 
-if __name__ == "__main__":
+def completed_jester_rows(seed):
+    """Rows of Jester with the paper's embedding."""
+    return jester_rows(seed).complete()
+
+
+def print_table_1():
+    """Print all numbers of parameters."""
     for name, setting in {
         "MovieLens": (241, [1], [1, 3, 5, 8, 10]),
         "Jester": (100, [1], [1, 2, 3, 4, 5]),
@@ -339,5 +353,43 @@ if __name__ == "__main__":
     }.items():
         counts = table_1(*setting)
         print(name, ", ".join(f"{method} {n:,}" for method, n in counts.items()))
-    large = (3000.0, 30000.0, 100000.0)
-    repeated(group_rows_of_users, [(False, 1, 8)], large, "groups, users' embedding")
+
+
+few_penalties, large_penalties = (30.0, 300.0, 3000.0, 30000.0), (3e3, 3e4, 1e5)
+jester_settings = [(False, 1, 5)] + [(True, 1, k) for k in (1, 3, 5)]
+# Rows, settings and penalties of the comparisons that papers.rst names, and seeds.
+CASES = {
+    "groups": (group_rows, [(False, 1, 8), (True, 1, 8)], large_penalties, 3),
+    "groups_of_users": (
+        group_rows_of_users,
+        [(False, 1, 8)],
+        large_penalties,
+        3,
+    ),
+    "jester": (jester_rows, jester_settings, few_penalties, 12),
+    "jester_completed": (completed_jester_rows, jester_settings, few_penalties, 12),
+    "block": (block_rows, [(True, r, 1) for r in (1, 2, 3)], few_penalties, 3),
+}
+
+
+def print_differences(results):
+    """Print differences between methods, paired by seed, with standard errors."""
+    keys = ["method", "own intercept"]
+    wide = results.pivot(index="seed", columns=keys, values="RMSE")
+    for method in (one for one in wide if one[0].startswith("LRS")):
+        for other in (one for one in wide if not one[0].startswith(("LRS", "item"))):
+            values = wide[method] - wide[other]
+            error = values.std() / np.sqrt(len(values))
+            names = " - ".join(f"{m}{' +c' if c else ''}" for m, c in (method, other))
+            print(f"{names}: {values.mean():.4f} +- {error:.4f}")
+
+
+if __name__ == "__main__":
+    # "table_1", and names of CASES
+    warnings.simplefilter("ignore")  # epsilon=None; few turns of models without parts
+    for case in sys.argv[1:]:
+        if case == "table_1":
+            print_table_1()
+        else:
+            *given, n_seeds = CASES[case]
+            print_differences(repeated(*given, case, n_seeds))

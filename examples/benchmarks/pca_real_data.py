@@ -10,12 +10,12 @@ median over repeats with fresh noise, and the standard error of the mean.
 import argparse
 
 import numpy as np
-from real_tables import load_coil2000, load_jester, load_kddcup99
+from real_tables import load_adult, load_coil2000, load_jester, load_kddcup99
 from sklearn.decomposition import PCA
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPPCA
-from skdpspectral.datasets import load_adult, load_digits
+from skdpspectral.datasets import load_digits
 
 LOADERS = {
     "digits": load_digits,

@@ -26,10 +26,11 @@ from sklearn.preprocessing import StandardScaler
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
+from skdpspectral._tables.ids import encode_ids
 from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import UserIntercept
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection._splits import PerUserKFold
+from skdpspectral.model_selection import PrivateSplit
 
 EPSILONS = (0.5, 1.0, 2.0, 8.0, None)
 COMPONENTS = (0, 1, 5, 20)
@@ -46,8 +47,16 @@ def mean_and_deviation(values, digits=4):
 
 def held_out(ratings, seed):
     """Return a random fifth of each user's rows as test rows, the rest for training."""
-    folds = PerUserKFold(5, shuffle=True, random_state=seed, user_feature=0)
-    return next(folds.split(ratings.data))
+    rng, (users, n_users) = (
+        np.random.RandomState(seed),
+        encode_ids(ratings.data[:, 0], "users"),
+    )
+    rows, turns = rng.permutation(len(users)), rng.permutation(5)
+    users = rng.permutation(n_users)[users]
+    folds = np.empty(len(users), dtype=int)
+    # One deal over all users: the next user starts where the last one stopped.
+    folds[rows[np.argsort(users[rows], kind="stable")]] = np.resize(turns, len(users))
+    return np.flatnonzero(folds), np.flatnonzero(folds == 0)
 
 
 def ndcg(y, predicted, users):
@@ -203,7 +212,7 @@ def newcomer():
             model,
             X,
             y,
-            cv=PerUserKFold(user_feature="user_id"),
+            cv=PrivateSplit(user_feature="user_id", random_state=0),
             scoring="neg_root_mean_squared_error",
         )
         seconds = time.perf_counter() - start

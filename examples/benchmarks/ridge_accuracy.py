@@ -25,7 +25,13 @@ from functools import partial
 
 import numpy as np
 from cells import Cells
-from real_tables import load_coil2000, load_jester, load_kddcup99, load_raw_adult
+from real_tables import (
+    load_adult,
+    load_coil2000,
+    load_jester,
+    load_kddcup99,
+    load_raw_adult,
+)
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.metrics import r2_score
@@ -42,7 +48,6 @@ from skdpspectral import (
     DPTableVectorizer,
 )
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu, split_mu
-from skdpspectral.datasets import load_adult
 from skdpspectral.pipeline import make_private_pipeline
 
 DELTA = 1e-6

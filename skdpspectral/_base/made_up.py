@@ -7,7 +7,8 @@ public, and no value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -17,13 +18,21 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 from .._release.noise import public_order, public_start
-from .._tables.columns import column_names, dtypes_of, is_never_number, own_type
-from .._tables.table import shape_of
+from .._tables.columns import (
+    column_names,
+    dtypes_of,
+    is_never_number,
+    own_type,
+    refuse_nullable_integers,
+)
+from .._tables.table import deferred_rows, shape_of
 from ..accounting._ledger.planned_fits import (
     Composition,
+    Step,
     composition_of,
     estimators_within,
     is_estimator,
+    is_private,
     parts_of,
 )
 
@@ -52,6 +61,32 @@ def takes_numbers(estimator: Any) -> bool:
     tags = get_tags(estimator).input_tags
     other = tags.allow_nan or tags.categorical or tags.string
     return tags.two_d_array and not other
+
+
+def check_form_of_others(steps: Iterable[Step]) -> None:
+    """Refuse rows whose form a step without noise does not accept."""
+    for step in steps:
+        one = step.estimator
+        plain = is_estimator(one) and not is_private(one)
+        function = getattr(one, "func", None) is not None
+        reads = plain and step.kind is None and (function or takes_numbers(one))
+        if not reads or not step.rows:
+            continue
+        with naming(step.path):
+            refuse_nullable_integers(step.rows.X)
+            if step.rows.own:
+                some = get_tags(one).input_tags.sparse or function
+                deferred_rows(None, step.rows.X, accept_sparse=some, in_blocks=True)
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Prefix errors with the step that caused them."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"step {path!r}: {error}") from error
 
 
 def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:

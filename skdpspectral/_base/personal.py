@@ -83,7 +83,7 @@ class KeepsUsers:
         elif len(self._models().weights):
             said += (
                 ". To test users' own models, keep rows of every user in each training "
-                "part (PerUserKFold); GroupKFold tests new users"
+                "part (PrivateSplit); GroupKFold tests new users"
             )
         said += ". personalize() fits models of users to their own rows"
         warn(said, UserWarning)
@@ -146,7 +146,7 @@ class KeepsUsers:
 class PersonalEstimator(KeepsUsers):
     """Base class of regressors with a personal model per user.
 
-    A subclass has the parameters `user_feature` and `unknown_user`, keeps the users'
+    A subclass has the parameter `user_feature`, keeps the users'
     models in ``_personal``, and stores in ``_users_given`` whether fit received users.
     """
 
@@ -198,21 +198,7 @@ class PersonalEstimator(KeepsUsers):
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
 
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows, as for :meth:`fit`. Only the number of columns is used.
-
-        Returns
-        -------
-        PrivacyPlan
-            The plan that this fit is charged for, equal to ``privacy_plan`` of the
-            number of features.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or X has no feature columns.
+        {plan_of_rows}
         """
         self._check_parameters()
         return self.privacy_plan(table_shape(X)[1] - self._n_beside())
@@ -239,18 +225,6 @@ class PersonalEstimator(KeepsUsers):
         """What errors call the ids."""
         return "users" if self.user_feature is None else "user_feature"
 
-    def _refuses_unknown(self) -> bool:
-        """Return whether unknown users raise, which a private fit must not do."""
-        if not isinstance(self.unknown_user, str) or self.unknown_user != "raise":
-            return False
-        if self._was_private():
-            raise ValueError(
-                'unknown_user="raise" requires a fit with epsilon=None, but this fit '
-                "was private: an error would reveal who was in the training set; set "
-                'unknown_user="shared"'
-            )
-        return True
-
     def _check_given(self, ids, name: str) -> None:
         """Refuse ids that are missing, or that are unknown to a fit without users."""
         given = getattr(self, "_users_given", None)
@@ -272,11 +246,6 @@ class PersonalEstimator(KeepsUsers):
         codes = personal.codes(users, n_rows, name)
         if not len(personal.weights):
             codes = np.full(n_rows, -1)
-        if self._refuses_unknown() and np.any(codes < 0):
-            raise ValueError(
-                f"{name} has ids that were not in the fit; see unknown_user and "
-                "personalize"
-            )
         return codes
 
     def _codes_of(self, table: UserTable) -> np.ndarray:
@@ -335,8 +304,7 @@ class PersonalEstimator(KeepsUsers):
         Raises
         ------
         ValueError
-            If users are missing although fit received them, if their type differs, or,
-            with ``unknown_user="raise"``, if a user was not in the fit.
+            If users are missing although fit received them, or if their type differs.
 
         Warns
         -----

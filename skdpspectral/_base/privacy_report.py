@@ -152,10 +152,6 @@ def report_after_charge(estimator, users=None) -> PrivacyReport:
 
 # -- steps without noise -----------------------------------------------------------
 
-# What np.nan_to_num may be given. No other function is known: its results may depend on
-# the dtype of a column, and that of integers on whether a value of any row is missing.
-_FILLED: tuple[set[str], ...] = (set(), {"nan"}, {"nan", "posinf", "neginf"})
-
 # Fits of these take nothing from values, if a number sets their width. Encoders and
 # imputers are not among them: they keep the dtype of a column, which shows in some
 # tables whether a value is missing.
@@ -216,27 +212,21 @@ def _reason_of_leak(estimator) -> str | None:
 
 
 def _reason_of_function(step: FunctionTransformer) -> str | None:
-    """Return why a function may reveal values; None for one of single values."""
-    own = [(step.func, step.kw_args), (step.inverse_func, step.inv_kw_args)]
-    if not all(_takes_one_value(*one) for one in own) or callable(
-        step.feature_names_out
-    ):
-        return (
-            f"{_UNKNOWN}; its function may look at other rows, keep values, or depend "
-            "on the dtype that they have together: apply it to columns of floats "
-            "before the pipeline"
-        )
-    if step.func is not None and step.inverse_func is not None and step.check_inverse:
-        return "it warns of rows that do not come back: set check_inverse=False"
-    return None
+    """Return why a function may reveal values; None for one of single values.
 
-
-def _takes_one_value(function, arguments) -> bool:
-    arguments = arguments or {}
-    numbers = all(type(value) in (int, float) for value in arguments.values())
-    if function is np.nan_to_num:
-        return numbers and set(arguments) in _FILLED
-    return function is None and not arguments
+    No other function is known: its results may depend on the dtype of a column, and
+    that of integers on whether a value of any row is missing.
+    """
+    given = (step.kw_args or {}).items()
+    fills = all(name == "nan" and type(v) in (int, float) for name, v in given)
+    known = (step.func is np.nan_to_num and fills) or (step.func is None and not given)
+    if known and step.inverse_func is None and not callable(step.feature_names_out):
+        return None
+    return (
+        f"{_UNKNOWN}; its function may look at other rows, keep values, or depend on "
+        "the dtype that they have together: apply it to columns of floats before the "
+        "pipeline"
+    )
 
 
 def _is_silent(step) -> bool:

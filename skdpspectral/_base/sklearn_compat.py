@@ -14,7 +14,6 @@ from sklearn.utils._param_validation import (
     validate_parameter_constraints,
 )
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in as check_input_features
 
 from ..mechanisms._plan import has_budget
@@ -44,68 +43,6 @@ def parameter_names(cls) -> tuple[str, ...]:
     return tuple(BaseEstimator._get_param_names.__func__(cls))
 
 
-def has_method(name: str):
-    """Return a decorator of methods that are there if what is fitted has them."""
-
-    def check(estimator) -> bool:
-        estimator._method(name)
-        return True
-
-    return available_if(check)
-
-
-def delegated(name: str, summary: str, result: str):
-    """Return a method of rows that the fitted model inside answers, if it has one."""
-
-    def method(self, X, **params):
-        return getattr(self._fitted(), name)(X, **params)
-
-    method.__name__ = name
-    method.__doc__ = f"""{summary}
-
-        Parameters
-        ----------
-        X : array-like
-            Rows in a form that the first step accepts.
-        **params : dict
-            Metadata for the steps, if metadata routing is enabled.
-
-        Returns
-        -------
-        ndarray
-            {result}.
-        """
-    return has_method(name)(method)
-
-
-@has_method("get_feature_names_out")
-def get_feature_names_out(self, input_features=None):
-    """Return the names of the columns of ``transform``.
-
-    Parameters
-    ----------
-    input_features : array-like of str or None, default=None
-        Names of columns.
-
-    Returns
-    -------
-    ndarray of str
-        Names of the transformed columns.
-    """
-    return self._fitted().get_feature_names_out(input_features)
-
-
-def forwarded(name: str, summary: str) -> property:
-    """Return a property of the fitted model inside."""
-
-    def found(self):
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError(f"{name} is there after a fit")
-        return getattr(self._fitted(), name)
-
-    return property(found, doc=summary)
-
-
 def output_container(transformer) -> str:
     """Return what transform makes: "default", "pandas" or "polars"."""
     return _get_output_config("transform", transformer)["dense"]
@@ -116,11 +53,7 @@ __all__ = [
     "Interval",
     "StrOptions",
     "check_input_features",
-    "delegated",
     "fit_progress",
-    "forwarded",
-    "get_feature_names_out",
-    "has_method",
     "output_container",
     "parameter_names",
     "take_rows",

@@ -21,6 +21,8 @@ _CORNER = 2.0**16
 
 # Numbers that are wound around circles together: they stay in the cache.
 _TOGETHER = 1 << 15
+# Numbers of some features that are counted together, for the same reason.
+_PANEL = 1 << 14
 
 
 def node_values(first_octave: int, n_nodes: int) -> np.ndarray:
@@ -46,16 +48,26 @@ class DifferenceCounts:
 
     def update(self, differences) -> DifferenceCounts:
         """Add differences of shape (b, n_features), float64, or sparse CSR."""
-        n_features, n_nodes = self.total.shape
         self.n_pairs += differences.shape[0]
-        values, column = _values_and_columns(differences)
+        size = n_features = len(self.total)
+        if not sparse.issparse(differences):
+            size = max(1, _PANEL // max(1, len(differences)))
+        for start in range(0, n_features, size):
+            some = differences[:, start : start + size]
+            total = self.total[start : start + size]
+            self._count(total, *_values_and_columns(some))
+        return self
+
+    def _count(self, total: np.ndarray, values, column) -> None:
+        """Add values of the given columns to their histograms."""
+        n_features, n_nodes = total.shape
         bits = np.abs(values).view(np.int64)
         node = (bits >> _SHIFT) - self._first
         counted = (node >= 0) & (bits <= _INFINITE)
         if not counted.all():
             bits, node, column = bits[counted], node[counted], column[counted]
         if not len(node):
-            return self
+            return
         upper = _upper_steps((bits & _MANTISSA) | _ONE) * _UNIT
         upper[node >= n_nodes - 1] = 0.0
         np.minimum(node, n_nodes - 1, out=node)
@@ -67,9 +79,8 @@ class DifferenceCounts:
         weights -= above
         weights[1:] += above[:-1]
         # The last node of a feature has nothing above it.
-        nodes = self.total[:, low : low + size]
+        nodes = total[:, low : low + size]
         nodes += weights.reshape(n_features, size)[:, : nodes.shape[1]]
-        return self
 
 
 def _values_and_columns(differences) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,6 @@ equal height.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -108,9 +107,9 @@ def products(left, right, *, transpose_left=False, transpose_right=False):
     return np.matmul(left, right, out=out)
 
 
-def multiply_rows(rows: np.ndarray, matrix: np.ndarray, out: np.ndarray) -> None:
-    """Multiply one row per user by a public matrix, into the first columns of `out`."""
-    np.matmul(rows[:, None], _aligned(matrix), out=out[:, None])
+def multiply(rows: np.ndarray, matrix: np.ndarray, out: np.ndarray) -> None:
+    """Multiply a stack by a public matrix, or by another stack, into `out`."""
+    np.matmul(rows, _aligned(matrix), out=out)
 
 
 def _aligned(left: np.ndarray) -> np.ndarray:
@@ -364,10 +363,6 @@ class UserRows:
         # Stable: a user's rows keep their order, whoever else is there.
         self._order = None if grouped else np.argsort(codes, kind="stable")
         self.level = level if center else _FREE
-        self._group(center, scale)
-
-    def _group(self, center: bool, scale) -> None:
-        """Divide users into blocks, and center their rows if asked."""
         self._scale: np.ndarray | None = None
         self.X_means: np.ndarray | None = None
         self.y_means: np.ndarray | None = None
@@ -377,25 +372,6 @@ class UserRows:
         self._scale = scale
         self._kept: list[Block] | None = None
         self._squares: np.ndarray | None = None
-
-    def dealt(self, part: int, n_parts: int) -> UserRows:
-        """Return part `part` of `n_parts`, to which users' rows are dealt in turn.
-
-        A user with fewer rows than parts has one row, repeatedly, in each.
-        """
-        counts = self.counts
-        place = np.arange(self._starts[-1]) - np.repeat(self._starts[:-1], counts)
-        each = np.repeat(counts, counts)
-        few = each < n_parts
-        taken = np.where(few, place == part % each, place % n_parts == part)
-        new = copy.copy(self)
-        order = np.arange(len(place)) if self._order is None else self._order
-        new._order = order[taken]
-        own = np.repeat(np.arange(self.n_users), counts)[taken]
-        new.counts = np.bincount(own, minlength=self.n_users)
-        new._starts = np.concatenate(([0], np.cumsum(new.counts)))
-        new._group(self.X_means is not None, self._scale)
-        return new
 
     def _split_users(self) -> list[tuple[int, np.ndarray]]:
         """Split users into (height, codes), each of at most one block of numbers."""

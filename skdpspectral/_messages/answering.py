@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .._linalg.walks import blas_threads, quietly
-from .._release.noise import NonReentrantLock
 from ..accounting import PrivacyAccountant, ambient_accountant
 from ..mechanisms import PrivacyPlan
 from .messages import MessageError, Reply, Request, check_name
@@ -35,7 +35,7 @@ class AnsweringClient:
         self._session: bytes | None = None
         self._begun: dict[int, Request] = {}
         self._answers: dict[int, Reply] = {}
-        self._thread_lock, self._process = NonReentrantLock(), os.getpid()
+        self._thread_lock, self._process = threading.RLock(), os.getpid()
 
     def _use_ledger(self, accountant) -> None:
         """Set the ledger that is charged: the given one, or that of the block."""
@@ -110,7 +110,7 @@ class AnsweringClient:
                 "this client is a forked copy: two copies would release twice what "
                 "was charged once; create the client in the process that answers"
             )
-        with self._thread_lock.hold(), blas_threads(0):
+        with self._thread_lock, blas_threads(0):
             return self._respond(request)
 
     @quietly  # in whatever thread; a server would hear of an error

@@ -15,7 +15,6 @@ import math
 import os
 import secrets
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import NoReturn, TypeAlias
@@ -151,58 +150,13 @@ def public_start(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     return np.random.default_rng(seed).uniform(-1.0, 1.0, size=shape)
 
 
-class NonReentrantLock:
-    """A lock that raises if the same thread acquires it again.
-
-    A signal handler or finalizer cannot wait for its own thread.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holder: int | None = None
-
-    @property
-    def is_held_here(self) -> bool:
-        """Return whether this thread holds the lock."""
-        return self._holder == threading.get_ident()
-
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Acquire the lock; raise if this thread holds it already."""
-        if self.is_held_here:
-            raise RuntimeError(
-                "this object is in the middle of a step in this thread, which a "
-                "signal handler or a finalizer has interrupted: use, copy or pickle "
-                "it after that step"
-            )
-        with self._lock:
-            self._holder = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._holder = None
-
-
-# Of this process alone: a forked child gets another one, whatever its number.
+# Of this process alone: a forked child gets another one.
 _process_mark = object()
 
 
-# All that hold noise in this process.
-_owners: weakref.WeakSet[NoiseOwner] = weakref.WeakSet()
-
-# Where they have what noise and samples are drawn from.
-_SOURCES = ("_generator", "_noise", "_key")
-
-
 def _begin_child() -> None:
-    """Discard the parent's noise in a forked child, which would draw the same."""
     global _process_mark
     _process_mark = object()
-    for owner in list(_owners):
-        for name in _SOURCES:
-            if name in vars(owner):
-                setattr(owner, name, None)
-    _owners.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -213,13 +167,11 @@ class NoiseOwner:
     """Base class of objects that draw noise in one process, one thread at a time."""
 
     def __init__(self) -> None:
-        self._process = (os.getpid(), _process_mark)
-        self._thread_lock = NonReentrantLock()
-        _owners.add(self)
+        self._process, self._thread_lock = _process_mark, threading.RLock()
 
     def is_forked(self) -> bool:
         """Return whether the object belongs to another process."""
-        return self._process != (os.getpid(), _process_mark)
+        return self._process is not _process_mark
 
     def check_process(self) -> None:
         """Raise in a forked copy; to be called before acquiring any lock."""
@@ -235,7 +187,7 @@ class NoiseOwner:
     def _drawing(self) -> Iterator[None]:
         """Hold the lock while drawing noise."""
         self.check_process()
-        with self._thread_lock.hold():
+        with self._thread_lock:
             self.check_process()
             yield
 

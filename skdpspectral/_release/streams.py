@@ -10,7 +10,7 @@ import copy
 import hashlib
 import math
 import secrets
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,29 +40,6 @@ _ENDED = (
 _CACHED = 1 << 16
 
 
-class Shaping(Protocol):
-    """A filter of rows of length `width`; only the last block may be incomplete."""
-
-    block: int
-    width: int
-
-    def push(self, rows: Array) -> Array:
-        """Return the shaped rows."""
-
-
-class NoiseFactorization(Protocol):
-    """The matrix that correlates the noise of a stream."""
-
-    max_steps: int | None
-    column_norm: float
-
-    def filter(self, width: int) -> Shaping:
-        """Return a filter of rows of a width."""
-
-    def check_precision(self, steps: float) -> None:
-        """Refuse a matrix whose noise float64 can't hold on its grid."""
-
-
 class StreamRelease(NoiseOwner):
     """Charge the plan of a whole stream, then release its rows, step by step.
 
@@ -71,7 +48,9 @@ class StreamRelease(NoiseOwner):
     one; a stream without a ledger cannot be copied. A stream that has ended, was closed
     or failed, and a forked copy, release nothing. The only mechanism of the plan is a
     :class:`~skdpspectral.mechanisms.CorrelatedGaussian`, or
-    :class:`~skdpspectral.mechanisms.Exact` without noise. `position` is the number of
+    :class:`~skdpspectral.mechanisms.Exact` without noise. A factorization, which
+    correlates the noise, has a `column_norm`, `max_steps`, ``check_precision(steps)``,
+    and a ``filter(width)`` that pushes blocks of rows. `position` is the number of
     steps so far.
 
     With `rate`, as planned, rows are sums over Poisson samples of units at this rate.
@@ -85,7 +64,7 @@ class StreamRelease(NoiseOwner):
         accountant: PrivacyAccountant | None = None,
         noise_seed: NoiseSeed = None,
         *,
-        factorization: NoiseFactorization,
+        factorization: Any,
         rate: float | None = None,
     ) -> None:
         (mechanism,) = plan.mechanisms
@@ -151,11 +130,10 @@ class StreamRelease(NoiseOwner):
 
     def close(self) -> None:
         """End the stream, which releases nothing more."""
-        # The lock may belong to a thread of the parent, or to the interrupted step.
-        if self.is_forked() or self._thread_lock.is_held_here:
+        if self.is_forked():  # the lock may belong to a thread of the parent
             self._close()
             return
-        with self._thread_lock.hold():
+        with self._thread_lock:
             self._close()
 
     def _close(self) -> None:
@@ -237,7 +215,7 @@ class StreamRelease(NoiseOwner):
 
 
 def check_shaping(
-    mechanism: Mechanism, factorization: NoiseFactorization
+    mechanism: Mechanism, factorization: Any
 ) -> Exact | CorrelatedGaussian:
     """Return a stream's mechanism; raise if the matrix does not fit it.
 
@@ -264,7 +242,7 @@ class _ShapedNoise:
     def __init__(
         self,
         mechanism: CorrelatedGaussian,
-        shaping: Shaping,
+        shaping: Any,
         generator: np.random.Generator,
     ) -> None:
         self._grid = mechanism.grid

@@ -13,7 +13,7 @@ import copy
 import sys
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -462,8 +462,8 @@ class ClusterUsers:
     Workers keep the groups for several rounds; rows of a user are in the order of the
     table. `columns` has tasks for the parts of ids, and of further columns. Kernels
     receive ``make(ids, *columns)`` of a group, which must be pure, public and
-    picklable. `names` are those of the leading id columns, each of which must be of one
-    kind.
+    picklable, and None for no user. `names` are those of the leading id columns, each
+    of which must be of one kind.
     """
 
     def __init__(self, columns: list, make: Callable, *names: str) -> None:
@@ -481,14 +481,41 @@ class ClusterUsers:
             ]
         )
 
-    def reduce(self, kernel: Callable) -> Any:
-        """Return the sum of a kernel over all groups; None if all results are None.
+    @property
+    def n_users(self) -> int:
+        """Number of users, which is counted on the cluster."""
+        return int(self._total(_count_users) or 0)
 
-        Sums are whole numbers of steps, exact in any order.
-        """
+    def map(self, function: Callable, n_jobs: int | None = None) -> Iterator:
+        """Yield the sum of a picklable function over all blocks of users."""
+        return self._sum("map", function)
+
+    def sums(self, function: Callable, n_jobs: int | None = None) -> Iterator:
+        """Yield the sum of a picklable ``function(block, rows)`` over all blocks."""
+        return self._sum("sums", function)
+
+    def _sum(self, method: str, function: Callable) -> Iterator:
+        walk = partial(_sum_of_blocks, method)
+        total = self._total(partial(walk, function))
+        return iter(() if total is None else (total,))
+
+    def _total(self, kernel: Callable) -> Any:
+        """Return the sum of a kernel over all groups with users: exact in any order."""
         sent, apply = Sent(kernel).task(), task(_applied)
         sums = [apply(sent, group) for group in self._groups]
         return added_on_cluster(sums, _add_some)
+
+
+def _count_users(rows) -> np.ndarray:
+    return np.array(rows.n_users)
+
+
+def _sum_of_blocks(method: str, function: Callable, rows):
+    total = None
+    # Blocks are kept by the copy alone: a task may be run again.
+    for found in getattr(copy.copy(rows), method)(function):
+        total = found if total is None else total + found
+    return total
 
 
 def _divided_by_user(columns, n_groups: int, names: tuple[str, ...]) -> list:
@@ -534,7 +561,7 @@ def _gathered(make: Sent, pieces: list, names: tuple[str, ...]):
 
 @quietly
 def _applied(kernel: Sent, group):
-    return kernel.function(group)
+    return None if group is None else kernel.function(group)
 
 
 def _add_some(parts: list):

@@ -241,11 +241,6 @@ class Parquet:
         """A table with the same columns and no row."""
         return self.schema.empty_table()
 
-    def table(self):
-        """Read all of it: a ``pyarrow.Table``."""
-        source = self._source
-        return read_quietly(source.read if self._is_file else source.to_table)
-
     @property
     def groups(self) -> list[_Group]:
         """Row groups in the order of their rows."""

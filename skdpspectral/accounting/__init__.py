@@ -4,7 +4,6 @@ Names that are imported as themselves are for other folders, not for users.
 """
 
 from ._composition import calibrate_sampled as calibrate_sampled
-from ._composition import compose_mu
 from ._composition import split_mu as split_mu
 from ._errors import (
     LedgerError,
@@ -26,7 +25,6 @@ __all__ = [
     "PrivacyAccountant",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
-    "compose_mu",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",

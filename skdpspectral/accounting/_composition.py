@@ -20,7 +20,7 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -284,26 +284,6 @@ class Total(NamedTuple):
     def additive(self) -> float:
         """Sum of all terms that are subtracted from delta."""
         return self.failure + certain_failure(self.curves)
-
-
-def compose_mu(mus: Iterable[float]) -> float:
-    r"""Cost of composed adaptive Gaussian mechanisms, :math:`\sqrt{\sum \mu_i^2}`.
-
-    Parameters
-    ----------
-    mus : iterable of float
-        Costs of the mechanisms, each at least 0.
-
-    Returns
-    -------
-    float
-        The exact total, 0 without mechanisms.
-
-    References
-    ----------
-    Dong, Roth and Su (2022), corollary 3.3.
-    """
-    return math.hypot(*mus)
 
 
 def split_mu(mu: float, shares: Sequence[float]) -> tuple[float, ...]:

@@ -134,8 +134,9 @@ def audit_in_few_fits(
     estimator : estimator or callable
         An unfitted estimator of this package, whose plan is audited. Or any function
         that is called with the data of a fit and returns what it publishes; then pass
-        the `mu`, or the `epsilon` and `delta`, that it claims. No ledger is charged,
-        not even that of a ``with`` block.
+        the `mu`, or the `epsilon` and `delta`, that it claims. Parallel calls of a
+        function run in threads, so that a generator which it holds is shared. No ledger
+        is charged, not even that of a ``with`` block.
     canaries : Canaries
         Made-up data and scores, by :func:`pairs_of_features`,
         :func:`clipped_gradients`, :func:`joining_users`, :func:`pairs_of_categories`,
@@ -226,7 +227,9 @@ def audit_in_few_fits(
         )
         for tossed, seed in zip(coins, seeds, strict=True)
     )
-    scores = np.array(Parallel(n_jobs=n_jobs)(runs))
+    # A copy of a function in another process would repeat the noise of this one.
+    require = None if hasattr(estimator, "fit") else "sharedmem"
+    scores = np.array(Parallel(n_jobs=n_jobs, require=require)(runs))
     delta = 0.0 if delta is None else float(delta)
     found_mu, found = _bounds(scores, coins, assume, mu, epsilon, delta, confidence)
     return AuditResult(
@@ -294,7 +297,8 @@ def _bounds(scores, coins, assume, mu, epsilon, delta, confidence):
     sides = scores[~coins], scores[coins]
     if assume == "gaussian":
         found = bound_of_normals(*sides, confidence)
-        return found, gaussian_epsilon(found, delta) if delta > 0.0 else 0.0
+        certified = gaussian_epsilon(found, delta) if delta > 0.0 else 0.0
+        return (None if mu is None else found), certified
     if assume == "independent" or coins.shape[1] == 1:
         found = bound_of_scores(*sides, curve, confidence)
     else:

@@ -227,13 +227,8 @@ def two_tables(
     for side, name in ((data, "y"), (other, "y_neighbor")):
         if len({len(part) for part in side}) != 1:
             raise ValueError(f"{name} must contain one target for each of its rows")
-    if np.shape(X)[1:] != np.shape(X_neighbor)[1:]:
-        raise ValueError(
-            "X and X_neighbor must have the same shape, except for the number of rows"
-        )
     unit = Unit.ROW if user_feature is None else Unit.USER
-    one, two = _units(data, user_feature), _units(other, user_feature)
-    neighbors = _relation(one, two, unit)
+    neighbors = _relation(*(_units(side, user_feature) for side in (data, other)))
 
     def scores(model, released):
         return np.array([float(statistic(model, released))])
@@ -244,37 +239,28 @@ def two_tables(
     return Canaries(1, of_coin, scores, unit, neighbors)
 
 
-def _units(data: tuple, user_feature) -> dict | list:
-    """Return the rows of each user, or a list of rows; targets are last in a row."""
-    X, *targets = data
-    parts = [np.asarray(X).tolist(), *(np.asarray(y).tolist() for y in targets)]
-    rows = list(zip(*parts, strict=True))
+def _units(data: tuple, user_feature) -> list:
+    """Return rows with their targets, or users with all of theirs, in their order."""
+    rows = list(zip(*(np.asarray(part).tolist() for part in data), strict=True))
     if user_feature is None:
         return rows
     table: dict[object, list] = {}
-    users = np.asarray(read_column(X, user_feature, "user_feature")).tolist()
+    users = np.asarray(read_column(data[0], user_feature, "user_feature")).tolist()
     for user, row in zip(users, rows, strict=True):
         table.setdefault(user, []).append(row)
-    return table
+    return list(table.items())
 
 
-def _relation(one, two, unit: Unit) -> Neighbors:
+def _relation(one: list, two: list) -> Neighbors:
     """Return how two tables differ, or refuse them."""
-    if unit is Unit.ROW and len(one) != len(two):
-        fewer, more = sorted((one, two), key=len)
-        first = next((i for i, row in enumerate(fewer) if row != more[i]), len(fewer))
-        if len(more) == len(fewer) + 1 and fewer[first:] == more[first + 1 :]:
-            return Neighbors.ADD_REMOVE_ONE
-        raise ValueError("X and X_neighbor must differ by one row that joins or leaves")
-    if unit is Unit.ROW:
-        one, two = dict(enumerate(one)), dict(enumerate(two))
-    changed = sum(one[key] != two[key] for key in one.keys() & two.keys())
-    found = (len(one.keys() - two.keys()), len(two.keys() - one.keys()), changed)
-    if found in {(1, 0, 0), (0, 1, 0)}:
+    fewer, more = sorted((one, two), key=len)
+    first = next((k for k, unit in enumerate(fewer) if unit != more[k]), len(fewer))
+    rest = more[first + 1 :]
+    if len(more) == len(fewer) + 1 and fewer[first:] == rest:
         return Neighbors.ADD_REMOVE_ONE
-    if found in {(0, 0, 1), (1, 1, 0)}:
+    if len(more) == len(fewer) > first and fewer[first + 1 :] == rest:
         return Neighbors.REPLACE_ONE
     raise ValueError(
-        f"X and X_neighbor must differ in one {unit}: {found[0]} are only in X, "
-        f"{found[1]} only in X_neighbor, and {found[2]} differ"
+        "X and X_neighbor must differ in one row, or one user, that is replaced, joins "
+        "or leaves; all others must be equal and in the same order"
     )

@@ -1,12 +1,14 @@
 """Generators of the papers' models, and real data sets with public bounds."""
 
-from ._generators import make_low_rank_sparse_tasks, make_spiked_covariance
-from ._ratings import fetch_movielens, make_ratings
-from ._real import load_adult, load_digits
+from ._generators import (
+    make_low_rank_sparse_tasks,
+    make_ratings,
+    make_spiked_covariance,
+)
+from ._real import fetch_movielens, load_digits
 
 __all__ = [
     "fetch_movielens",
-    "load_adult",
     "load_digits",
     "make_low_rank_sparse_tasks",
     "make_ratings",

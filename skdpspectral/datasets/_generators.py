@@ -10,6 +10,7 @@ from sklearn.utils import Bunch, check_random_state, gen_batches
 
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import check_arguments
+from ._real import ratings_bunch, ratings_to_pandas
 
 SIZE = [Interval(Integral, 1, None, closed="left")]
 COUNT = [Interval(Integral, 0, None, closed="left")]
@@ -387,3 +388,157 @@ def _trade(supports, rng):
     keys[:, 1:][is_common] = 2.0
     pool = np.take_along_axis(pool, keys.argsort(axis=1), axis=1)
     supports[first], supports[second] = pool[:, :sparsity], pool[:, sparsity:]
+
+
+_RATINGS = {
+    **dict.fromkeys(("n_users", "n_items", "n_ratings_per_user"), SIZE),
+    **{"as_frame": ["boolean"], "random_state": SEED},
+}
+
+# Features, rank of the shared tastes, and entries of a user's own; scales as in
+# MovieLens 1M, where the log of a user's ratings has deviation 0.99, user means have
+# 0.43 and movie means 0.55, and the top tenth of the movies has 0.44 of all ratings.
+_N_FEATURES, _RANK, _SPARSITY = 10, 2, 2
+_SPREAD, _POPULARITY = 1.0, 0.9
+_USER_STD, _ITEM_STD, _NOISE = 0.4, 0.5, 0.5
+
+
+def make_ratings(
+    n_users=500,
+    n_items=200,
+    *,
+    n_ratings_per_user=20,
+    as_frame=False,
+    random_state=None,
+):
+    r"""Draw a table of ratings from 1 to 5 from a model of low rank plus sparse tastes.
+
+    User u rates item i, with ten public features :math:`x_i` (uniform on [-1, 1]) and
+    two hidden ones :math:`v_i`, by
+
+    .. math:: 3 + a_u + c_i + \sqrt{1/2}\, \langle x_i, \theta_u \rangle +
+        \sqrt{1/2}\, \langle v_i, h_u \rangle + z_{ui},
+        \qquad \theta_u \propto U w_u + b_u,
+
+    rounded to an integer and clipped to the range. U (10 x 2) has orthonormal columns
+    and is common to all users. The entries of :math:`w_u` are normal with mean 1 and
+    variance 1, so users have similar tastes. The vector :math:`b_u` has two standard
+    normal entries at random positions. All other variables are normal with mean 0:
+    :math:`a_u` with standard deviation 0.4, :math:`c_i` and :math:`z_{ui}` with 0.5.
+    Both inner products have mean square 1 over users and items.
+
+    The number of ratings per user is log-normal, and the popularity of an item is its
+    rank to the power of -0.9, about as in MovieLens 1M. Neither depends on taste. No
+    user rates an item twice. The rows are in random order.
+
+    Parameters
+    ----------
+    n_users : int, default=500
+        Number of users.
+    n_items : int, default=200
+        Number of items in the catalog. Some may have no rating.
+    n_ratings_per_user : int, default=20
+        Median of the ratings per user, before capping at `n_items`; from 1 to
+        `n_items`.
+    as_frame : bool, default=False
+        Whether to return tables as pandas objects.
+    random_state : int, RandomState instance or None, default=None
+        Source of randomness. Pass an int for reproducible output.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        In the same format as `fetch_movielens`:
+
+        - `data` (n_ratings, 2), with columns user_id and item_id, and `target`
+          (n_ratings,), all integers; `frame`, both in one table with `as_frame`, None
+          otherwise; `feature_names`, `target_names`.
+        - Public: `rating_range` = (1, 5); `item_ids` (n_items,), the catalog, from 1;
+          `item_features` (n_items, 10) in that order, with `as_frame` indexed by item;
+          `item_feature_names`.
+        - `DESCR`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    ImportError
+        If `as_frame` is set and pandas is not installed.
+
+    See Also
+    --------
+    fetch_movielens : Movie ratings by real users.
+
+    References
+    ----------
+    Y. Koren, R. Bell and C. Volinsky (2009), Matrix factorization techniques for
+    recommender systems, Computer 42(8) (biases of users and items, and factors).
+    P. S. Efraimidis and P. G. Spirakis (2006), Weighted random sampling with a
+    reservoir, Information Processing Letters 97(5) (items without repetition).
+
+    Examples
+    --------
+    >>> from skdpspectral.datasets import make_ratings
+    >>> ratings = make_ratings(100, 50, n_ratings_per_user=5, random_state=0)
+    >>> ratings.data.shape[1], ratings.item_features.shape
+    (2, (50, 10))
+    >>> int(ratings.target.min()), int(ratings.target.max())
+    (1, 5)
+    """
+    check_given(
+        *("make_ratings", _RATINGS, locals(), ""),
+        ("n_ratings_per_user", "n_items"),
+    )
+    rng = check_random_state(random_state)
+    counts = n_ratings_per_user * np.exp(_SPREAD * rng.standard_normal(n_users))
+    counts = np.clip(np.rint(counts), 1, n_items).astype(np.intp)
+    users, items = _pairs(counts, n_items, rng)
+    features = rng.uniform(-1.0, 1.0, (n_items, _N_FEATURES))
+    coef = _tastes(n_users, _haar_rows(_RANK, _N_FEATURES, rng), rng)
+    coef *= np.sqrt(0.5)
+    hidden_items = rng.standard_normal((n_items, _RANK)) / np.sqrt(_RANK)
+    hidden_users = rng.standard_normal((n_users, _RANK))
+    hidden_users *= np.sqrt(0.5)
+
+    ratings = np.full(len(users), 3.0)
+    ratings += (_USER_STD * rng.standard_normal(n_users))[users]
+    ratings += (_ITEM_STD * rng.standard_normal(n_items))[items]
+    ratings += _inner(coef, users, features, items)
+    ratings += _inner(hidden_users, users, hidden_items, items)
+    ratings = ratings + _NOISE * rng.standard_normal(len(users))
+    bunch = ratings_bunch(
+        make_ratings,
+        user_id=users + 1,
+        item_id=items + 1,
+        rating=np.clip(np.rint(ratings), 1, 5),
+        item_ids=np.arange(1, n_items + 1),
+        item_features=features,
+        item_feature_names=[f"feature_{j}" for j in range(_N_FEATURES)],
+    )
+    return ratings_to_pandas(bunch) if as_frame else bunch
+
+
+def _pairs(counts, n_items, rng):
+    """Draw pairs of users and items, in random order.
+
+    The largest values of log weight + Gumbel noise are a sample without replacement.
+    """
+    log_weights = -_POPULARITY * np.log(rng.permutation(n_items) + 1.0)
+    drawn = []
+    for batch in gen_batches(len(counts), max(1, BLOCK_ENTRIES // n_items)):
+        keys = log_weights + rng.gumbel(size=(batch.stop - batch.start, n_items))
+        ranked = np.argsort(-keys, axis=1)
+        drawn.append(ranked[np.arange(n_items) < counts[batch, np.newaxis]])
+    order = rng.permutation(counts.sum())
+    users = np.repeat(np.arange(len(counts)), counts)
+    return users[order], np.concatenate(drawn)[order]
+
+
+def _tastes(n_users, components, rng):
+    """Draw U w + b, scaled so that its products with features have mean square 1."""
+    coef = (1.0 + rng.standard_normal((n_users, _RANK))) @ components
+    places = np.argsort(rng.uniform(size=coef.shape), axis=1)[:, :_SPARSITY]
+    rows = np.arange(n_users)[:, np.newaxis]
+    coef[rows, places] += rng.standard_normal(places.shape)
+    # E |U w|^2 = r (1 + 1), E |b|^2 = sparsity, and a feature has variance 1/3.
+    return coef * np.sqrt(3.0 / (2 * _RANK + _SPARSITY))

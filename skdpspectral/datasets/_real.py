@@ -1,46 +1,35 @@
-"""Real data sets, each with bounds that are public.
-
-No data comes with the package. The loaders read NumPy archives from a folder that
-the user names, by `data_home` or by the environment variable `SKDPSPECTRAL_DATA`;
-each docstring says which file and which arrays. Every bound and every column is
-fixed here, from the data's documentation: taken from the rows themselves, it would
-be a release that nothing accounts for.
-"""
+"""Digits with public bounds, and MovieLens."""
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import inspect
 import os
+import re
+import tempfile
+import urllib.request
 import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
 from sklearn import datasets as sklearn_datasets
+from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
 DATA_HOME_VARIABLE = "SKDPSPECTRAL_DATA"
 
 # What numpy raises on a file of another kind, a damaged one, or a missing array.
-_WRONG_KIND = (AttributeError, EOFError, KeyError, TypeError, ValueError)
-NOT_THE_ARCHIVE = (*_WRONG_KIND, zipfile.BadZipFile, zlib.error)
+NOT_THE_ARCHIVE = (AttributeError, EOFError, KeyError, TypeError, ValueError)
+NOT_THE_ARCHIVE += (zipfile.BadZipFile, zlib.error)
 
 
-def read_archive(name, arrays, data_home):
-    """Return the named arrays of a data set's archive; errors explain its folder."""
-    remedy = (
-        f"pass data_home, or set the environment variable {DATA_HOME_VARIABLE}, to a "
-        f"folder that holds {name}/{name}.npz (the loader's docstring lists its arrays)"
-    )
-    root = os.environ.get(DATA_HOME_VARIABLE) if data_home is None else data_home
-    if not root:
-        raise FileNotFoundError(f"No data folder was given: {remedy}")
-    path = Path(root).expanduser() / name / f"{name}.npz"
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}: {remedy}")
+def read_archive(path, arrays):
+    """Return the named arrays of a data set's archive."""
     try:
         # A pickle could run code: only plain arrays are read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             return {array: archive[array] for array in arrays}
     except NOT_THE_ARCHIVE as error:
         raise OSError(
@@ -67,105 +56,6 @@ def pandas_or_error():
     return pd
 
 
-ADULT_CAPS = {
-    "age": 100,  # years
-    # Survey weight in hundredths of a person. The population over the sample size
-    # of the 1994 survey makes about 170,000 on average; six times that is ample.
-    "fnlwgt": 1_000_000,
-    "education-num": 16,  # the number of levels of education in adult.names
-    "capital-gain": 99_999,  # dollars; the census's top code
-    # Dollars. US tax law lets a person deduct 3,000 a year; thrice that, rounded.
-    "capital-loss": 10_000,
-    "hours-per-week": 99,  # two digits in the questionnaire
-}
-
-ADULT_CATEGORIES = """workclass education marital-status occupation relationship race
-sex native-country"""
-
-# The numbers of values that adult.names lists.
-ADULT_LEVELS = dict(
-    zip(ADULT_CATEGORIES.split(), (8, 16, 7, 14, 6, 5, 2, 41), strict=True)
-)
-
-
-def load_adult(*, data_home=None, as_frame=False):
-    """Load Adult: 48,842 people in the 1994 US census.
-
-    As an array, six numeric columns are divided by fixed caps (age 100, fnlwgt
-    1,000,000, education-num 16, capital-gain 99,999, capital-loss 10,000,
-    hours-per-week 99) and clipped at 1, which changes fnlwgt in 18 rows. One column for
-    each of the 99 values of eight categorical attributes follows. A missing category is
-    a block of zeros. As a dataframe, the table has 14 columns as recorded, in years and
-    dollars and with strings, and "?" for missing values.
-
-    Terms: none in the data's documentation. UCI reportedly lists it under CC BY 4.0.
-
-    Parameters
-    ----------
-    data_home : str or path-like, default=None
-        Folder that contains `adult/adult.npz`, with arrays `numeric` (n, 6),
-        `numeric_names`, `categorical` (n, 8) of codes with 255 for missing,
-        `categorical_names`, `levels_<name>`, `income_gt_50k` and `is_test`. None uses
-        the environment variable SKDPSPECTRAL_DATA.
-    as_frame : bool, default=False
-        Whether to return `data` as recorded, and `target`, as pandas objects.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        `data` (48842, 105) in [0, 1], in float64, with `bounds` = (0.0, 1.0), or a
-        dataframe (48842, 14), with `categories`, the values of each attribute that
-        `adult.names` lists. `target` (48842,) with 1 for an income above 50,000
-        dollars, `feature_names`, `is_test` (48842,) with True for the 16,281 rows of
-        the original test file, and `DESCR`.
-
-    Raises
-    ------
-    OSError
-        If the file does not exist (FileNotFoundError) or is not as described.
-    ImportError
-        If `as_frame` is set and pandas is not installed.
-
-    References
-    ----------
-    B. Becker and R. Kohavi (1996), Adult, UCI Machine Learning Repository,
-    doi:10.24432/C5XW20.
-    R. Kohavi (1996), Scaling up the accuracy of naive-Bayes classifiers: a
-    decision-tree hybrid, KDD.
-    """
-    columns = ["numeric", "numeric_names", "categorical", "categorical_names"]
-    columns += [f"levels_{name}" for name in ADULT_LEVELS]
-    raw = read_archive("adult", [*columns, "income_gt_50k", "is_test"], data_home)
-    expect("numeric_names", raw["numeric_names"].tolist(), list(ADULT_CAPS))
-    expect("categorical_names", raw["categorical_names"].tolist(), list(ADULT_LEVELS))
-    levels = {name: raw[f"levels_{name}"].tolist() for name in ADULT_LEVELS}
-    expect("numbers of levels", {n: len(v) for n, v in levels.items()}, ADULT_LEVELS)
-    numbers = raw["numeric"].astype(np.float64)
-    codes = dict(zip(levels, raw["categorical"].T, strict=True))
-    bunch = Bunch(
-        target=raw["income_gt_50k"],
-        is_test=raw["is_test"].astype(bool),
-        DESCR=inspect.cleandoc(load_adult.__doc__ or ""),
-    )
-    if as_frame:
-        pd = pandas_or_error()
-        bunch.data = pd.DataFrame(numbers, columns=list(ADULT_CAPS))
-        for name, values in levels.items():
-            texts = np.array([*values, "?"], dtype=object)
-            bunch.data[name] = texts[np.minimum(codes[name], len(values))]
-        bunch.target = pd.Series(bunch.target, name="income_gt_50k")
-        bunch.update(categories=levels, feature_names=list(bunch.data))
-        return bunch
-    blocks = [np.clip(numbers / np.array(list(ADULT_CAPS.values())), 0.0, 1.0)]
-    names = list(ADULT_CAPS)
-    for name, values in levels.items():
-        # A code outside of the levels is a row of zeros.
-        blocks.append(np.equal.outer(codes[name], np.arange(len(values))))
-        names += [f"{name}={level}" for level in values]
-    bunch.update(data=np.hstack(blocks), feature_names=names, bounds=(0.0, 1.0))
-    return bunch
-
-
 def load_digits():
     """Load scikit-learn's digits with their public bounds, 0 to 16.
 
@@ -185,3 +75,298 @@ def load_digits():
     bunch = sklearn_datasets.load_digits()
     bunch.bounds = (0.0, 16.0)
     return bunch
+
+
+def ratings_bunch(maker, *, user_id, item_id, rating, **public):
+    """Return the Bunch of a ratings table; the docstring of `maker` becomes `DESCR`."""
+    return Bunch(
+        data=np.column_stack([user_id, item_id]).astype(np.int64),
+        target=np.asarray(rating).astype(np.int64),
+        frame=None,
+        feature_names=["user_id", "item_id"],
+        target_names=["rating"],
+        rating_range=(1, 5),
+        DESCR=inspect.cleandoc(maker.__doc__ or ""),
+        **public,
+    )
+
+
+def ratings_to_pandas(bunch):
+    """Turn the tables of a Bunch into pandas objects, those of columns included."""
+    pd = pandas_or_error()
+    bunch.frame = pd.DataFrame(bunch.data, columns=bunch.feature_names)
+    bunch.frame["rating"] = bunch.target
+    bunch.data = bunch.frame[bunch.feature_names]
+    bunch.target = bunch.frame["rating"]
+    bunch.item_features = pd.DataFrame(
+        bunch.item_features,
+        columns=bunch.item_feature_names,
+        index=pd.Index(bunch.item_ids, name="item_id"),
+    )
+    for table in ("users", "movies"):
+        if table in bunch:
+            bunch[table] = pd.DataFrame(dict(bunch[table]))
+    return bunch
+
+
+URL = "https://files.grouplens.org/datasets/movielens/{variant}.zip"
+
+# SHA-256 of the zips. GroupLens publishes their MD5 beside them: of ml-100k.zip
+# 0e33842e24a9c977be4e0107933c0723, of ml-1m.zip c4d9eecfca2ab87c1945afe126590906.
+CHECKSUMS = {
+    "ml-100k": "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
+    "ml-1m": "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
+}
+
+TIMEOUT = 60  # seconds without an answer
+
+# The genres that the README files list, in the order of their columns.
+_NAMES = """Action Adventure Animation Children's Comedy Crime Documentary Drama
+Fantasy Film-Noir Horror Musical Mystery Romance Sci-Fi Thriller War Western"""
+
+GENRES_1M = _NAMES.split()
+GENRES = {"ml-100k": ["unknown", *GENRES_1M], "ml-1m": GENRES_1M}
+
+# A century maps to [0, 1]: fixed beforehand, not taken from the titles.
+FIRST_YEAR, YEARS = 1900, 100
+UNKNOWN_YEAR = 0  # no title has it
+
+
+def fetch_movielens(
+    variant="ml-100k",
+    *,
+    data_home=None,
+    download_if_missing=False,
+    as_frame=False,
+):
+    """Load MovieLens: ratings of movies, 1 to 5, by users of a web site.
+
+    =======  =========  =====  ======  ============
+    variant    ratings  users  movies  movies rated
+    =======  =========  =====  ======  ============
+    ml-100k    100,000    943   1,682         1,682
+    ml-1m    1,000,209  6,040   3,883         3,706
+    =======  =========  =====  ======  ============
+
+    Each user has at least 20 ratings, and rates a movie at most once. ml-100k was
+    collected from September 1997 to April 1998. The users of ml-1m joined in 2000.
+
+    **Public** are the rating scale 1 to 5 and the catalog of movies with titles, years
+    and genres, which reveal nobody's data. **Private** are the identity and number of
+    users, their age, gender and occupation, and who rated which movie, when and how.
+    Everything computed from private values is private too, such as the most rated
+    movies or the mean rating. Note that the catalog of ml-100k only contains rated
+    movies, so it was taken from the ratings. The catalog of ml-1m has 177 movies
+    without a rating.
+
+    Terms: for research; no redistribution and no commercial use without permission of
+    GroupLens. The README in the zip contains the full terms. Nothing is downloaded
+    unless `download_if_missing` is set.
+
+    Parameters
+    ----------
+    variant : {"ml-100k", "ml-1m"}, default="ml-100k"
+        Data set to load.
+    data_home : str or path-like, default=None
+        Folder with the official zip as `<variant>.zip`, or with a prepared archive
+        `<variant>/<variant>.npz`, which takes precedence. The Notes list its arrays.
+        None uses the folder in the environment variable SKDPSPECTRAL_DATA, and then the
+        folder of `sklearn.datasets.get_data_home`.
+    download_if_missing : bool, default=False
+        Whether to download the zip from files.grouplens.org, about 5 or 6 MB, into
+        `data_home` (None: scikit-learn's folder) if no file exists.
+    as_frame : bool, default=False
+        Whether to return tables as pandas objects.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        - `data` (n_ratings, 2) has columns user_id and item_id, and `target`
+          (n_ratings,) has the ratings. Both are int64, in the order of the original
+          file. With `as_frame`, `frame` has both in one table, otherwise it is None.
+          `feature_names` and `target_names` are their names.
+        - Public: `rating_range` = (1, 5); `item_ids` (n_items,), the catalog;
+          `item_features` (n_items, 19 or 20) in that order, in [0, 1], indexed by item
+          with `as_frame`; `item_feature_names`; `movies`, with columns item_id, title
+          and year (0 if unknown). The features are 0 or 1 for each genre (18 in ml-1m,
+          and also "unknown" in ml-100k), and (year - 1900)/100 for the year in the
+          title, or 0.5 if it is unknown (one movie of ml-100k).
+        - Private: `users`, with columns user_id, gender, age and occupation (ml-1m has
+          codes for ages and occupations, listed in its README).
+        - `DESCR`.
+
+        `movies` and `users` are tables with `as_frame`, and a Bunch of columns
+        otherwise. ZIP codes are excluded.
+
+    Raises
+    ------
+    ValueError
+        If the variant is unknown.
+    OSError
+        If no file exists and `download_if_missing` is not set (FileNotFoundError), the
+        download fails, or the file is not the one published by GroupLens, by its
+        SHA-256 checksum.
+    ImportError
+        If `as_frame` is set and pandas is not installed.
+
+    See Also
+    --------
+    make_ratings : Simulated ratings in the same format.
+    skdpspectral.model_selection.PrivateSplit : Folds with rows of every user.
+
+    Notes
+    -----
+    A prepared archive contains the arrays `user_id`, `item_id` (ml-1m: `movie_id`),
+    `rating`, `users_id`, `users_gender`, `users_age`, `users_occupation`, `items_id`,
+    `items_title`, `items_genre` (ml-1m: `movies_id` and so on), 0 or 1 in columns
+    `genre_names`, and for ml-100k `occupation_names`, which `users_occupation` indexes.
+
+    References
+    ----------
+    F. M. Harper and J. A. Konstan (2015), The MovieLens datasets: history and
+    context, ACM Transactions on Interactive Intelligent Systems 5(4), 19,
+    doi:10.1145/2827872. GroupLens asks every publication to cite it.
+    """
+    if variant not in list(CHECKSUMS):
+        raise ValueError(f"variant must be one of {list(CHECKSUMS)}, got {variant!r}")
+    path = _find(variant, data_home)
+    if path is None and download_if_missing:
+        path = _download(variant, data_home)
+    if path is None:
+        raise FileNotFoundError(
+            f"There is neither {variant}.zip nor a prepared {variant}/{variant}.npz: "
+            f"set download_if_missing=True to fetch {URL.format(variant=variant)}, or "
+            "name the folder that holds it with data_home or the environment variable "
+            f"{DATA_HOME_VARIABLE}"
+        )
+    if path.suffix == ".npz":
+        tables = _prepared(variant, path)
+    else:
+        _check_sum(variant, path.read_bytes(), path)
+        with zipfile.ZipFile(path) as archive:
+            tables = _parsed(variant, archive)
+    bunch = _bunch(variant, **tables)
+    return ratings_to_pandas(bunch) if as_frame else bunch
+
+
+def _bunch(variant, *, users, items, titles, genres, **ratings):
+    """Return the Bunch of the tables of either source."""
+    titles, items = np.array(titles, dtype=object), np.asarray(items, dtype=np.int64)
+    years = np.array([_year(title) for title in titles], dtype=np.int64)
+    scaled = np.clip((years - FIRST_YEAR) / YEARS, 0.0, 1.0)
+    scaled[years == UNKNOWN_YEAR] = 0.5
+    bunch = ratings_bunch(
+        fetch_movielens,
+        **ratings,
+        item_ids=items,
+        item_features=np.column_stack([genres, scaled]).astype(np.float64),
+        item_feature_names=[*GENRES[variant], "year"],
+    )
+    bunch.movies = Bunch(item_id=items, title=titles, year=years)
+    kinds = {"user_id": np.int64, "gender": object, "age": np.int64}
+    kinds["occupation"] = object if variant == "ml-100k" else np.int64
+    columns = zip(kinds.items(), users, strict=True)
+    bunch.users = Bunch(**{n: np.array(v, dtype=kind) for (n, kind), v in columns})
+    return bunch
+
+
+def _year(title):
+    """Year of the title's last "(1995)"; a few have a remark behind it."""
+    years = re.findall(r"\((\d{4})\)", title)
+    return int(years[-1]) if years else UNKNOWN_YEAR
+
+
+def _find(variant, data_home):
+    """Return the file to read, or None."""
+    if data_home is None:
+        folders = [os.environ.get(DATA_HOME_VARIABLE), get_data_home()]
+    else:
+        folders = [data_home]
+    for folder in filter(None, folders):
+        for name in (f"{variant}/{variant}.npz", f"{variant}.zip"):
+            if (path := Path(folder).expanduser() / name).is_file():
+                return path
+    return None
+
+
+def _download(variant, data_home):
+    url = URL.format(variant=variant)
+    home = None if data_home is None else os.fspath(data_home)
+    path = Path(get_data_home(home)) / f"{variant}.zip"
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+            content = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise OSError(f"{url} could not be downloaded ({error})") from error
+    _check_sum(variant, content, url)
+    # Under another name until it is whole: a fetch at the same time sees no half.
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    os.replace(file.name, path)
+    return path
+
+
+def _check_sum(variant, content, source):
+    found = hashlib.sha256(content).hexdigest()
+    if found != CHECKSUMS[variant]:
+        raise OSError(
+            f"{source} is not the zip that GroupLens published: its SHA-256 is "
+            f"{found}, but should be {CHECKSUMS[variant]}; remove the file and fetch "
+            "it again"
+        )
+
+
+def _parsed(variant, archive):
+    """Return the tables of the files of a zip."""
+
+    def columns(name, separator):
+        # The titles have accents, and both README files precede UTF-8.
+        text = archive.read(f"{variant}/{name}").decode("latin-1")
+        # Not splitlines: a letter of latin-1 may be a line break elsewhere.
+        lines = (line.split(separator) for line in text.split("\n") if line)
+        return list(zip(*lines, strict=True))
+
+    if variant == "ml-100k":
+        ratings = columns("u.data", "\t")
+        user_id, age, gender, occupation, _ = columns("u.user", "|")
+        items, titles, _, _, _, *genres = columns("u.item", "|")
+        genres = np.array(genres, dtype=np.int64).T
+    else:
+        ratings = columns("ratings.dat", "::")
+        user_id, gender, age, occupation, _ = columns("users.dat", "::")
+        items, titles, named = columns("movies.dat", "::")
+        genres = np.zeros((len(items), len(GENRES_1M)), dtype=np.int64)
+        for row, names in enumerate(named):
+            genres[row, [GENRES_1M.index(name) for name in names.split("|")]] = 1
+    names = ("user_id", "item_id", "rating")
+    return {
+        **dict(zip(names, ratings, strict=False)),
+        "users": (user_id, gender, age, occupation),
+        "items": items,
+        "titles": titles,
+        "genres": genres,
+    }
+
+
+def _prepared(variant, path):
+    """Return the tables of a prepared archive."""
+    older = variant == "ml-100k"
+    item = "item" if older else "movie"
+    names = ["user_id", f"{item}_id", "rating", "genre_names"]
+    names += [f"users_{column}" for column in ("id", "gender", "age", "occupation")]
+    names += [f"{item}s_{column}" for column in ("id", "title", "genre")]
+    names += ["occupation_names"] if older else []
+    raw = read_archive(path, names)
+    expect("genre_names", raw["genre_names"].tolist(), GENRES[variant])
+    if older:
+        codes = raw["users_occupation"].astype(np.int64)
+        raw["users_occupation"] = raw["occupation_names"].astype(object)[codes]
+    return {
+        "user_id": raw["user_id"],
+        "item_id": raw[f"{item}_id"],
+        "rating": raw["rating"],
+        "users": [raw[f"users_{c}"] for c in ("id", "gender", "age", "occupation")],
+        "items": raw[f"{item}s_id"],
+        "titles": raw[f"{item}s_title"].tolist(),
+        "genres": raw[f"{item}s_genre"],
+    }

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,8 @@ _FINEST = 2.0**-21
 _MOST_NOISE, _DEVIATIONS = 1e9, 40.0
 # Sums of whole numbers below 2**52 over this many groups are exact in 64 bits.
 MOST_GROUPS = MOST_SHARES
+# Features of a task, and numbers of one of its sums, which a client has to hold.
+_MOST_FEATURES, _MOST_NUMBERS = 2**20, 2**28
 # Parameters that each party has of its own, or that no release depends on.
 _OWN = {"accountant", "noise_seed", "n_jobs", "verbose"}
 
@@ -137,7 +140,7 @@ class GroupTask(Task):
         `accountant` and `noise_seed` are ignored: clients have their own ledgers.
     n_features : int or None, default=None
         Number of features of an ``LRSRegressor``, without columns of users and offsets.
-        Pass None for a recommender, which has the catalog `items`.
+        At most 2**20. Pass None for a recommender, which has the catalog `items`.
     noise : {"server", "distributed", "node"}, default="server"
         Party that adds the noise, which determines the trust model (see Notes).
     n_shares : int or None, default=None
@@ -249,6 +252,8 @@ class GroupTask(Task):
         check_trust(noise, self.n_shares, self.masked, trusted_sum)
         self.trusted_sum = trusted_sum
         self._model = clone(model).set_params(accountant=None, noise_seed=None)
+        if isinstance(n_features, Integral) and n_features > _MOST_FEATURES:
+            raise ValueError(f"n_features must be at most {_MOST_FEATURES}")
         self._board: Billboard = self._model._billboard(n_features)
         if feature_names is not None and n_features is None:
             raise ValueError(
@@ -258,6 +263,11 @@ class GroupTask(Task):
         self.feature_names = check_feature_names(feature_names, n_features)
         self.plan = self._planned(self._model)
         self._sums = [m for m in self.plan.mechanisms if isinstance(m, Gaussian)]
+        if any(math.prod(planned.shape) > _MOST_NUMBERS for planned in self._sums):
+            raise ValueError(
+                f"a sum of the task has more than {_MOST_NUMBERS} numbers: use fewer "
+                "features, components or items"
+            )
         named = self._model.get_params(deep=False)
         form = {
             "model": type(model).__name__,

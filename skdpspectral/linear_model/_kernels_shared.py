@@ -25,10 +25,9 @@ from . import _kernels_users
 
 # Relative ridge of the curvature, for directions that no user's rows see.
 _JITTER = 1e-12
-# Conjugate-gradient steps an outer iteration: more buy nothing (they are warm).
-_CG_STEPS = 2
-# One step is enough if it leaves so much of the gradient.
-_CG_ENOUGH = 0.1
+# Conjugate-gradient steps of an outer iteration, which end early if so much of the
+# gradient is left: with fewer, ill-conditioned fits need more iterations.
+_CG_STEPS, _CG_ENOUGH = 4, 0.03
 # Rows that the preconditioner is made from, and features that it is worth it for.
 _MEAN_GRAM_ROWS = 1 << 17
 _MEAN_GRAM_FEATURES = 2048
@@ -251,8 +250,7 @@ class AlternatingSolver:
             return self.shared_step(np.ones((self.rows.n_users, 1)), right[:, None])
         if not isinstance(init, str):
             return init
-        part = _squared_moments if init == "moments" else self._residual_correlations
-        total = self._sum(part, d, d)
+        total = self._sum(self._residual_correlations, d, d)
         return np.linalg.eigh(total)[1][:, ::-1][:, : len(self.rules.prior)]
 
     def _residual_correlations(self, block: Block) -> np.ndarray:
@@ -431,12 +429,6 @@ def _finite(array: np.ndarray) -> np.ndarray:
 
 def _correlations(block: Block) -> np.ndarray:
     return (block.y[:, None] @ block.X)[:, 0].sum(axis=0)
-
-
-def _squared_moments(block: Block) -> np.ndarray:
-    """Return the sum of y^2 x x' (method of moments)."""
-    rows = (block.X * block.y[:, :, None]).reshape(-1, block.X.shape[2])
-    return rows.T @ rows
 
 
 def _greedy_fit(block, scores, squares, rules, n_steps) -> _kernels_users.LocalFit:

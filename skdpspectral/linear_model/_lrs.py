@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -28,7 +27,7 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import ClusterUserTable
+from .._tables.clusters import ClusterUsers, ClusterUserTable
 from .._tables.columns import in_declared_order
 from .._tables.ids import encode_ids
 from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_users
@@ -157,10 +156,6 @@ class LRSRegressor(
         name, which is tracked through ``set_output`` and a
         :class:`~sklearn.compose.ColumnTransformer` (``remainder__user_id``). A position
         refers to a different column after a step that moves columns.
-    unknown_user : {"shared", "raise"}, default="shared"
-        How predictions treat users that were not in the fit. "shared" uses the shared
-        model (`coef_`, `intercept_`), with a warning that counts their rows
-        (:ref:`folds_of_users`). "raise" requires ``epsilon=None``.
     fit_intercept : {"user", False} or UserIntercept, default="user"
         "user" fits an intercept per user, by centering rows and targets on the means of
         the user. :class:`~skdpspectral.linear_model.UserIntercept` adds a penalty, a
@@ -278,7 +273,6 @@ class LRSRegressor(
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
         user_feature: int | str | None = None,
-        unknown_user: str = "shared",
         fit_intercept="user",
         shared_weights: str = "user",
         ridge_shared: float = 10.0,
@@ -296,7 +290,6 @@ class LRSRegressor(
         self.epsilon = epsilon
         self.delta = delta
         self.user_feature = user_feature
-        self.unknown_user = unknown_user
         self.fit_intercept = fit_intercept
         self.shared_weights = shared_weights
         self.ridge_shared = ridge_shared
@@ -352,7 +345,7 @@ class LRSRegressor(
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
-            start = _parameters.start_of(self, release, given, d)
+            start = _parameters.start_of(self, given, d)
             rows, index = self._grouped(read, targets, offset, scale)
             progress.begin(X, targets, plan)
             found = shared.run(release, rows, start, scale, progress)
@@ -377,7 +370,7 @@ class LRSRegressor(
         if rows is None:
             self.n_features_in_ = len(self.scale_) + self._n_beside()
             return
-        elsewhere = isinstance(rows, ClusterUserRows)
+        elsewhere = isinstance(rows, ClusterUsers)
         self._users_given = elsewhere or index is not None
         if elsewhere:
             self._personal = PersonalModels.empty(len(self.components_))
@@ -461,8 +454,7 @@ class LRSRegressor(
         Raises
         ------
         ValueError
-            If the id is missing or of another type, or the user is unknown with
-            ``unknown_user="raise"``.
+            If the id is missing or of another type.
         """
         code, models = self._model_of(user)
         return models.coef(code, self.components_)
@@ -484,21 +476,16 @@ class LRSRegressor(
         solver = _parameters.solver_of(self)
         if not self._is_private():
             raise ValueError("epsilon=None: groups of users need a budget")
-        drawn = isinstance(solver.init, str) and solver.init == "random"
         refusals = {
             "n_features is needed for an LRSRegressor": n_features is None,
             "n_components=0: nothing would be released": not self.n_components,
             f"solver={solver!r}: nothing would be released": not solver.n_rounds,
-            "fresh_rows=True is not available for groups of users, which use all rows "
-            "in every round: leave fresh_rows=False": solver.fresh_rows,
-            'init="random" would differ between nodes: draw an array once, and pass it '
-            "as init": drawn,
         }
         for message, applies in refusals.items():
             if applies:
                 raise ValueError(message)
         d = check_count("n_features", n_features)
-        start = _parameters.start_of(self, None, _parameters.given_start(self, d), d)
+        start = _parameters.start_of(self, _parameters.given_start(self, d), d)
         own = _parameters.intercept_of(self)
         rows = ("user", own.prior, float(own.ridge)) if own else (False, None, 0.0)
         given = start, _parameters.public_scale(self, d)
@@ -543,8 +530,9 @@ class LRSRegressor(
     def _grouped(self, table, targets, offset, scale):
         """Return rows by user, and the ids of the users."""
         if isinstance(table, ClusterUserTable):
-            given = table, targets, offset, self._users_name()
-            return ClusterUserRows(*given, **self._centered(), scale=scale), None
+            name, how = self._users_name(), {**self._centered(), "scale": scale}
+            make = partial(_rows_of_users, offset=offset, name=name, **how)
+            return table.by_user(targets, make, name), None
         table, offsets = _parameters.split_offsets(table, offset)
         index, y = self._index(table), subtract_offsets(targets, offsets)
         return rows_by_user(table, y, index, scale=scale, **self._centered()), index
@@ -604,29 +592,6 @@ def personalize(model, X, y, **users):
     return model
 
 
-class ClusterUserRows:
-    """Rows and targets of users, grouped on a cluster, as in ``UserRows``."""
-
-    def __init__(
-        self, table: ClusterUserTable, targets: list, offset, name: str, **how
-    ) -> None:
-        make = partial(_rows_of_users, offset=offset, name=name, **how)
-        self._users = table.by_user(targets, make, name)
-        self._part: tuple[int, int] | None = None
-
-    def dealt(self, part: int, n_parts: int) -> ClusterUserRows:
-        """Return part `part` of `n_parts`, to which users' rows are dealt in turn."""
-        other = copy.copy(self)
-        other._part = part, n_parts
-        return other
-
-    def sums(self, function: Callable, n_jobs=None) -> Iterator:
-        """Yield the sum of a picklable ``function(block, rows)`` over all blocks."""
-        kernel = partial(_sum_of_blocks, function=function, dealt=self._part)
-        total = self._users.reduce(kernel)
-        return iter(() if total is None else (total,))
-
-
 def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows | None:
     if not len(ids):
         return None
@@ -634,14 +599,3 @@ def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows 
         y = subtract_offsets(y, np.asarray(X[:, offset], dtype=np.float64))
         X = np.delete(X, offset, axis=1)
     return per_user.UserRows(X, y, *encode_ids(ids, name), **how)
-
-
-def _sum_of_blocks(rows: per_user.UserRows | None, function: Callable, dealt=None):
-    if rows is None:
-        return None
-    # Blocks are kept by the copy alone: a task may be run again.
-    rows = copy.copy(rows) if dealt is None else rows.dealt(*dealt)
-    total = None
-    for found in rows.sums(function):
-        total = found if total is None else total + found
-    return total

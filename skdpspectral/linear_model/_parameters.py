@@ -19,7 +19,6 @@ from . import _kernels_shared
 from ._kernels_users import LocalRules
 from ._shared_directions import ExactDirections, SharedDirections
 
-_STARTS = {"spectral", "random"}
 _NORMS = Interval(Real, 1e-60, 1e60, closed="both")
 _PENALTIES = Interval(Real, 0, 1e60, closed="both")
 
@@ -37,20 +36,13 @@ class PrivateRounds(BaseEstimator):
     n_rounds : int, default=6
         Number of releases of U. It is fixed before the fit, because private data must
         not determine when to stop. With 0, `init` is kept and nothing is released.
-    init : {"spectral", "random"} or array-like, default="spectral"
+    init : "spectral" or array-like, default="spectral"
         Initial U. "spectral": the leading directions of the users' correlations
-        :math:`X_i'y_i`, which are the first release. "random": random orthonormal
-        directions. An array of shape (n_components, n_features) must not depend on
-        private data. Its rows are orthonormalized, except with
+        :math:`X_i'y_i`, which are the first release. An array of shape (n_components,
+        n_features) must not depend on private data. Its rows are orthonormalized,
+        except with
         ``shared_weights="fixed"``, where it is the central model itself and requires
         ``n_rounds=0``.
-    fresh_rows : bool, default=False
-        Whether each release uses separate rows, as theory requires: each user's rows
-        are dealt to the releases in turn. In our experiments, using all rows in each
-        release gave lower errors. Rows are dealt in the order of X. **The order of a
-        user's rows must not depend on other users.** Shuffling the whole table moves
-        everybody's rows when one user joins, and voids the guarantee. Shuffle each
-        user's rows separately.
     curvature_clip_norm, gradient_clip_norm : float or None, default=None
         Public clip norms, in [1e-60, 1e60], of the curvature
         :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient
@@ -72,8 +64,7 @@ class PrivateRounds(BaseEstimator):
     _array_parameters: ClassVar[tuple[str, ...]] = ("init",)
     _parameter_constraints: ClassVar[dict] = {
         "n_rounds": [Interval(Integral, 0, 10_000, closed="both")],
-        "init": [StrOptions(_STARTS), "array-like"],
-        "fresh_rows": ["boolean"],
+        "init": [StrOptions({"spectral"}), "array-like"],
         "curvature_clip_norm": [_NORMS, None],
         "gradient_clip_norm": [_NORMS, None],
     }
@@ -81,7 +72,6 @@ class PrivateRounds(BaseEstimator):
     n_rounds: int = 6
     _: KW_ONLY
     init: Any = "spectral"
-    fresh_rows: bool = False
     curvature_clip_norm: float | None = None
     gradient_clip_norm: float | None = None
 
@@ -100,11 +90,9 @@ class Alternation(BaseEstimator):
         Maximum number of iterations, at least 1.
     tol : float, default=1e-6
         Iterations stop when U moves by at most this distance, which is at least 0.
-    init : {"spectral", "random", "moments"} or array-like, default="spectral"
+    init : "spectral" or array-like, default="spectral"
         Initial U. "spectral": the leading directions of the users' correlations
-        :math:`X_i'y_i`. "random": random orthonormal directions. "moments": the leading
-        directions of :math:`\sum y^2 xx'`. An array has shape
-        ``(n_components, n_features)``.
+        :math:`X_i'y_i`. An array has shape ``(n_components, n_features)``.
     shrink_to_mean : bool, default=True
         Whether weights are shrunk towards their mean over users instead of zero.
     """
@@ -113,7 +101,7 @@ class Alternation(BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "init": [StrOptions(_STARTS | {"moments"}), "array-like"],
+        "init": [StrOptions({"spectral"}), "array-like"],
         "shrink_to_mean": ["boolean"],
     }
 
@@ -165,7 +153,6 @@ CONSTRAINTS = {
     "n_components": [Interval(Integral, 0, None, closed="left")],
     "sparsity": [Interval(Integral, 0, None, closed="left"), None],
     "user_feature": [Integral, str, None],
-    "unknown_user": [StrOptions({"shared", "raise"})],
     "fit_intercept": [StrOptions({"user"}), "boolean", UserIntercept],
     "shared_weights": [StrOptions({"user", "fixed"})],
     "ridge_shared": [_PENALTIES],
@@ -201,11 +188,6 @@ def _refusals(model) -> Iterator[str]:
             "sparsity=None requires ridge_sparse > 0: without a penalty a user with "
             "few rows has no unique model of all features"
         )
-    if private and model.unknown_user == "raise":
-        yield (
-            'unknown_user="raise" requires epsilon=None: an error would reveal who '
-            'was in the training set; use unknown_user="shared"'
-        )
     if private and isinstance(solver, Alternation):
         yield (
             f"solver={solver!r} needs epsilon=None: with a budget use "
@@ -221,8 +203,6 @@ def _refusals(model) -> Iterator[str]:
             "solver: n_rounds=0 keeps the directions of init, which must then be an "
             "array of public directions"
         )
-    if kept and solver.fresh_rows:
-        yield "solver: fresh_rows=True is not used with n_rounds=0: leave it False"
     if not is_fixed(model):
         return
     if model.n_components != 1:
@@ -280,7 +260,6 @@ def shared_statistic(model, rules: LocalRules, n_features: int):
         n_releases,
         release_start=n_releases > 0 and spectral and not fixed,
         clip_norms=tuple(None if norm is None else float(norm) for norm in norms),
-        fresh=bool(solver.fresh_rows),
     )
 
 
@@ -315,16 +294,13 @@ def given_start(model, n_features: int) -> np.ndarray | None:
     return _kernels_shared.positive_qr(start.T)[0]
 
 
-def start_of(model, release, given, n_features: int):
+def start_of(model, given, n_features: int):
     """Return a public start of U, (d, r), or its name; None if it is released."""
     solver = solver_of(model)
     if given is not None:
         return given
     if is_fixed(model):
         return np.zeros((n_features, 1))
-    if solver.init == "random":
-        shape = (n_features, min(int(model.n_components), n_features))
-        return _kernels_shared.positive_qr(release.public_normals(shape))[0]
     return None if isinstance(solver, PrivateRounds) else solver.init
 
 

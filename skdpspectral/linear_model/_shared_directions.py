@@ -145,14 +145,12 @@ class SharedDirections(_Directions):
 
     `n_releases` counts the releases of U: the start, with `release_start`, and rounds;
     0 for a U that is given and kept. `clip_norms` are public units of a user's
-    curvature and gradient; None for a private median over the users. With `fresh`, each
-    release of U has rows of its own of every user.
+    curvature and gradient; None for a private median over the users.
     """
 
     n_releases: int
     release_start: bool = False
     clip_norms: tuple[float | None, float | None] = (None, None)
-    fresh: bool = False
 
     # -- the plan ------------------------------------------------------------------
 
@@ -240,13 +238,9 @@ class SharedDirections(_Directions):
         if not self.n_releases:  # given, and kept, or none at all
             return start if self.rank else np.zeros((self.n_features, 0))
 
-        def rows_of(step: int):
-            """Rows of the users for a release of U, counted from 1."""
-            return rows.dealt(step - 1, self.n_releases) if self.fresh else rows
-
         U, first = start, 1
         if self.release_start:
-            total = self._sum(release, "start", rows_of(1), _start_contributions)
+            total = self._sum(release, "start", rows, _start_contributions)
             U = _kernels_shared.leading_directions(total, self.rank, self.n_features)
             progress(1)
             first = 2
@@ -254,10 +248,10 @@ class SharedDirections(_Directions):
         fixed, rules = self.rules.fixed, self.rules
         rules = replace(rules, sparsity=0) if fixed else rules
         if self._rounds:
-            clips = self._released_clips(release, rows_of(first), U, rules)
+            clips = self._released_clips(release, rows, U, rules)
         for step, name in enumerate(self._rounds, first):
             answers = partial(self._answers, U=U, rules=rules, units=clips)
-            total = self._sum(release, name, rows_of(step), answers)
+            total = self._sum(release, name, rows, answers)
             U = self._solved(total, release.plan[name].noise_std, clips)
             progress(step)
             rules = self.rules

@@ -18,6 +18,7 @@ from ._planned_releases import (
     Exact,
     ExponentialMechanism,
     Gaussian,
+    GaussianDP,
     Mechanism,
     Neighbors,
     SampledGaussian,
@@ -210,7 +211,8 @@ def _cells(names: list[str], mechanism: Any, condition: str) -> tuple[str, ...]:
 
 _KINDS = (
     *(Gaussian, CorrelatedGaussian, SampledGaussian, SharedGaussian),
-    *(ThresholdedGaussian, Exact, ExponentialMechanism, Alternatives, *CURVE_TYPES),
+    *(ThresholdedGaussian, Exact, ExponentialMechanism, Alternatives),
+    *(GaussianDP, *CURVE_TYPES),
 )
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
@@ -401,16 +403,6 @@ class PrivacyPlan:
         """
         return self._report().details()
 
-    def table(self) -> list[tuple[str, ...]]:
-        """Return the table of the releases, starting with its header.
-
-        Returns
-        -------
-        list of tuple of str
-            One row per release, or per group of identical releases.
-        """
-        return [HEADS, *(row for *_, row in self.rows())]
-
     def rows(self) -> Iterator[tuple[Any, str, tuple[str, ...]]]:
         """Yield the first of identical releases, its condition, and their row."""
         groups = itertools.groupby(
@@ -424,7 +416,7 @@ class PrivacyPlan:
 
     def _report(self) -> Report:
         first, *others = self.sentences()
-        rows = self.table() if self.mechanisms else ()
+        rows = [HEADS, *(row for *_, row in self.rows())] if self.mechanisms else ()
         return Report(first, self._second_line(), others, rows, _NOTHING)
 
     def _repr_html_(self) -> str:
@@ -437,6 +429,7 @@ class PrivacyPlan:
             "estimator": self.estimator,
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
+            "mu": self.mu if math.isfinite(self.mu) else None,
             **{name: str(getattr(self, name)) for name in names},
             "seeded": self.seeded,
             "failure": self.failure,
@@ -445,9 +438,9 @@ class PrivacyPlan:
             "mechanisms": [mechanism.to_dict() for mechanism in self.mechanisms],
         }
 
-    def to_json(self, *, indent: int | None = None) -> str:
+    def to_json(self) -> str:
         """Return the plan as JSON, which :meth:`from_json` reads."""
-        return json.dumps({**self.to_dict(), "statement": str(self)}, indent=indent)
+        return json.dumps({**self.to_dict(), "statement": str(self)})
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyPlan:
@@ -460,7 +453,8 @@ class PrivacyPlan:
 
 
 def _plan_of(values: dict[str, Any]) -> PrivacyPlan:
-    values.pop("statement", None)
+    for derived in ("statement", "mu"):
+        values.pop(derived, None)
     values["epsilon"] = math.inf if values["epsilon"] is None else values["epsilon"]
     concerns = values.pop("concerns", ["other"] * len(values["remarks"]))
     values["remarks"] = tuple(map(Remark, values["remarks"], concerns))

@@ -233,6 +233,22 @@ class ApproximateDP(_Curve):
         self._keep_reals("[0, 1)", "delta")
 
 
+@dataclass(frozen=True)
+class GaussianDP(Mechanism):
+    """Any mechanism of another tool that is `mu`-Gaussian differentially private."""
+
+    kind: ClassVar[str] = "gaussian-dp"
+    note: ClassVar[str] = "{0.mu:g}-Gaussian differentially private"
+
+    name: str
+    mu: float
+    shape = ()
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._keep_reals("[0, inf)", "mu")
+
+
 CURVE_TYPES = (SubsampledGaussian, ApproximateDP)
 Curve = SubsampledGaussian | ApproximateDP
 

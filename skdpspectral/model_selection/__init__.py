@@ -1,6 +1,6 @@
 """Splits of rows, and searches over parameters, under one guarantee."""
 
 from ._private_search import PrivateSearchCV
-from ._splits import PerUserKFold, PrivateSplit
+from ._splits import PrivateSplit
 
-__all__ = ["PerUserKFold", "PrivateSearchCV", "PrivateSplit"]
+__all__ = ["PrivateSearchCV", "PrivateSplit"]

@@ -7,7 +7,7 @@ import functools
 import math
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
@@ -36,7 +36,6 @@ from .._tables.columns import (
     frame_of_arrow,
     is_arrow,
     read_entries,
-    refuse_nullable_integers,
 )
 from .._tables.table import (
     DeferredRead,
@@ -52,15 +51,13 @@ from ..accounting import (
     gaussian_mu,
 )
 from ..accounting._errors import without_warnings
-from ..accounting._ledger.context import without_accountant
+from ..accounting._ledger.context import block_at_hand, without_accountant
 from ..accounting._ledger.planned_fits import (
     Composition,
     composition_of,
     estimators_within,
     fitted_within,
-    has_private,
     is_estimator,
-    parts_of,
     planned_fits,
     reads_clients,
 )
@@ -185,24 +182,6 @@ def check_form_of_fit(model: Any, X: Any, y: Any) -> None:
     set_sources(model, _UntilCharged(), None)
     with contextlib.suppress(FormChecked), without_warnings(), quiet():
         model.fit(X) if y is None else model.fit(X, y)
-
-
-def check_dtypes(models: Sequence[Any], X: Any) -> None:
-    """Refuse integers whose dtype would tell of a missing value, in any candidate."""
-    steps = (step for model in models for step in _before_noise(model))
-    if any(takes_numbers(s) or getattr(s, "func", None) is not None for s in steps):
-        refuse_nullable_integers(X)
-
-
-def _before_noise(model: Any) -> Iterator[Any]:
-    """Yield the steps without noise that rows pass before a private one."""
-    kind = composition_of(model)
-    if kind is None and is_estimator(model) and not isinstance(model, PrivateEstimator):
-        yield model
-    for _, part in parts_of(model) if kind is not None else ():
-        yield from _before_noise(part)
-        if kind is Composition.PIPELINE and has_private(part):
-            return
 
 
 class FitLimit:
@@ -371,9 +350,12 @@ def set_sources(model: Any, limit: Any, seed: int | None) -> None:
 
 
 def fitted_within_budget(
-    model: Any, X: Any, y: Any, limit: FitLimit, seed: int | None
+    model: Any, X: Any, y: Any, limit: FitLimit, seed: int | None, search: Any
 ) -> Any:
-    """Fit a model within a limit, one job after another."""
+    """Fit a model within a limit, one job after another; it keeps the search's ledger.
+
+    Later fits of the model, or of its clones, are charged there by themselves.
+    """
     set_sources(model, limit, seed)
     with warnings.catch_warnings(), without_accountant():
         warnings.filterwarnings("ignore", "noise_seed is given", PrivacyLeakWarning)
@@ -381,10 +363,11 @@ def fitted_within_budget(
         fitted_by(functools.partial(model.fit, *given), private=True)
     # Column transformers, and pipelines with a memory, have fitted copies of steps.
     fitted = (part for part in fitted_within(model) if hasattr(part, "_set_source"))
+    noted = block_at_hand(getattr(search, "_made_in", None))
     for part in (*private_parts(model).values(), *fitted):
         part._set_source(None, None)
-        for name in ("_made_in", "_fit_limit"):
-            vars(part).pop(name, None)
+        vars(part).pop("_fit_limit", None)
+        part.accountant, part._made_in = search.accountant, noted
     return model
 
 

@@ -10,19 +10,15 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
+from .._base.model_inside import ModelInside, has_method
 from .._base.sklearn_compat import (
     CallbackSupportMixin,
     Interval,
     StrOptions,
-    delegated,
     fit_progress,
-    forwarded,
-    get_feature_names_out,
-    has_method,
 )
 from .._base.strategies import check_arguments
 from .._release.selection import VoteRelease
@@ -53,7 +49,9 @@ _MOST_CANDIDATES = 512
 
 
 @documented
-class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator):
+class PrivateSearchCV(
+    ModelInside, CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
+):
     r"""Private parameter search with a single budget.
 
     Disjoint blocks of the rows vote on the candidates. The given estimator is the
@@ -105,7 +103,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Parameters of the chosen candidate, or the incumbent's values of the searched
         ones.
     best_estimator_ : estimator
-        The chosen candidate, fitted on all rows.
+        The chosen candidate, fitted on all rows. Further fits of it are charged to the
+        ledger of the search.
     kept_ : bool
         Whether the incumbent was kept.
     n_blocks_ : int
@@ -250,24 +249,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         """Describe what a search on X will release and cost; nothing is fitted.
 
         Tables with text require this method, because the releases of their steps depend
-        on dtypes.
+        on dtypes. A column of clients is read, if candidates have a `client_feature`.
 
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_samples, n_features)
-            Rows, of which the shape, names and dtypes are used, and the column of
-            clients, if candidates have a `client_feature`.
-
-        Returns
-        -------
-        PrivacyPlan
-            The plan that this search is charged for.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter is invalid, the budget too small, or X or a candidate would
-            be refused by :meth:`fit` before its charge.
+        {plan_of_rows}
         """
         self._check_parameters()
         checked_form(self.estimator, X, None)
@@ -347,7 +331,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             index = 0 if choice.kept else choice.proposed
             limit = FitLimit(budgets.mu_fit, plan.failure, (plan.unit, plan.neighbors))
             model = found.models[index]
-            model = fitted_within_budget(model, X, y, limit, release.draw_seed())
+            seed = release.draw_seed()
+            model = fitted_within_budget(model, X, y, limit, seed, self)
             progress.step(steps)
         given, chosen = self.estimator.get_params(deep=True), found.candidates[index]
         names = {name for candidate in found.candidates for name in candidate}
@@ -363,15 +348,10 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
     # -- methods of the best model ---------------------------------------------------
 
-    def _fitted(self) -> Any:
-        check_is_fitted(self)
-        return self.best_estimator_
+    _inside: ClassVar[str] = "best_estimator_"
 
     def _method(self, name: str) -> Any:
-        return getattr(getattr(self, "best_estimator_", self.estimator), name)
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "best_estimator_")
+        return getattr(getattr(self, self._inside, self.estimator), name)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -380,25 +360,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         for name in ("estimator_type", *(f"{kind}_tags" for kind in kinds)):
             setattr(tags, name, getattr(within, name))
         return tags
-
-    predict = delegated("predict", "Predict with the best model.", "Predictions")
-    predict_proba = delegated(
-        "predict_proba", "Return class probabilities.", "Columns as in `classes_`"
-    )
-    decision_function = delegated(
-        "decision_function", "Return decision values.", "Decision values"
-    )
-    score_samples = delegated(
-        "score_samples", "Return scores of rows.", "Scores, each as private as its row"
-    )
-    transform = delegated(
-        "transform",
-        "Transform rows with the best model.",
-        "Rows, as private as they were",
-    )
-    inverse_transform = delegated(
-        "inverse_transform", "Map transformed rows back with the best model.", "Rows"
-    )
 
     @has_method("transform")
     def fit_transform(self, X, y=None):
@@ -417,28 +378,3 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             Transformed rows, which are as private as the rows.
         """
         return self.fit(X, y).transform(X)
-
-    @has_method("score")
-    def score(self, X, y=None):
-        """Return the exact score of the best model, which is not a private release.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-        y : array-like or None, default=None
-            Targets.
-
-        Returns
-        -------
-        float
-            Result of the model's ``score``, which is as private as the rows.
-        """
-        best = self._fitted()
-        return best.score(X) if y is None else best.score(X, y)
-
-    get_feature_names_out = get_feature_names_out
-
-    classes_ = forwarded("classes_", "Classes of the best model.")
-    n_features_in_ = forwarded("n_features_in_", "Number of columns seen during fit.")
-    feature_names_in_ = forwarded("feature_names_in_", "Names of columns in fit.")

@@ -13,28 +13,84 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
 from .._tables.columns import check_feature, read_column
-from .._tables.ids import codes_and_rows, encode_ids, id_array
+from .._tables.ids import codes_and_rows, id_array
 from .._tables.table import n_rows_in_memory
 
 # Of the rows, held out by a single split.
 _SHARE = 0.25
 
 
-def _checked_number(n_splits: Any, least: int) -> int:
-    whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
-    if not whole or n_splits < least:
-        raise ValueError(
-            f"n_splits must be an integer of at least {least}, got {n_splits!r}"
-        )
-    return int(n_splits)
+class PrivateSplit(BaseCrossValidator):
+    r"""Cross-validation folds that preserve the privacy guarantees of fits and scores.
 
+    A guarantee compares two tables that differ in one row or one user. It holds for a
+    fit on a fold if the folds of both tables also differ only in that row or user.
+    Therefore each row is assigned by its position or, with `user_feature`, each user's
+    rows are assigned independently of other users. Labels have no effect.
 
-class _Folds(BaseCrossValidator):
-    """Base of splits that assign each row to one fold."""
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds. With 1, a single part with a quarter of the rows is held out.
+    user_feature : int or str or None, default=None
+        Position or name of the column of X with user ids. The rows of each user are
+        then spread over the folds: their numbers in two folds differ by at most one, so
+        users with two or more rows are in every training set. `groups` of ``split``
+        are used in the same way. With neither, rows are assigned regardless of users.
+    random_state : int, RandomState instance or None, default=None
+        Source of the order, which is public. An int gives the same folds at each call.
 
-    def _folds(self, X: Any, groups: Any) -> np.ndarray:
-        """Return the test fold of each row."""
-        raise NotImplementedError
+    See Also
+    --------
+    sklearn.model_selection.GroupKFold : Puts whole users in the test fold, to score
+        predictions for unseen users (cold start). Its folds are not private.
+    PrivateSearchCV : Parameter search under a single guarantee.
+
+    Notes
+    -----
+    Use this class instead of a stratified split. Stratified folds break the accounting:
+    if one label changes, its row and all later rows of both classes are assigned to
+    other folds, so that whole folds differ. Here a class of share p has a share of
+    about :math:`p \pm \sqrt{p (1 - p) k / n}` in each of k folds of n rows. This is
+    close enough except for classes with few rows.
+
+    With users, the sizes of folds depend on which users are present, and are
+    as private as the rows. Rows with the same id belong to the same user, and are
+    assigned in the order of the table.
+
+    Ids are integers or strings. A column of floats may only contain integers below
+    :math:`2^{53}`. The assignment of a user's rows does not depend on the other ids.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral.model_selection import PrivateSplit
+    >>> X = np.zeros((8, 1))
+    >>> for train, test in PrivateSplit(2, random_state=0).split(X):
+    ...     print(test)
+    [1 3 5 6]
+    [0 2 4 7]
+    """
+
+    # As GroupKFold: cross-validation functions hand groups on without being asked to.
+    __metadata_request__split = {"groups": True}  # noqa: RUF012
+
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        user_feature: int | str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
+        if not whole or n_splits < 1:
+            raise ValueError(f"n_splits must be a positive integer, got {n_splits!r}")
+        self.n_splits = int(n_splits)
+        if user_feature is not None:
+            check_feature(user_feature, "user_feature")
+        check_random_state(random_state)
+        self.user_feature = user_feature
+        self.random_state = random_state
 
     def split(
         self, X: Any, y: Any = None, groups: Any = None
@@ -48,7 +104,7 @@ class _Folds(BaseCrossValidator):
         y : object
             Ignored, present for API consistency.
         groups : array-like of shape (n_samples,) or None, default=None
-            Users of the rows, if the splitter uses them.
+            Users of the rows, used without a `user_feature`.
 
         Yields
         ------
@@ -74,83 +130,16 @@ class _Folds(BaseCrossValidator):
         """
         return self.n_splits
 
-
-class PrivateSplit(_Folds):
-    r"""Cross-validation folds that preserve the privacy guarantees of fits and scores.
-
-    A guarantee compares two tables that differ in one row or one user. It holds for a
-    fit on a fold if the folds of both tables also differ only in that row or user.
-    Therefore each row is assigned by its position or, with `user_feature`, each user's
-    rows are assigned independently of other users. Labels have no effect.
-
-    Parameters
-    ----------
-    n_splits : int, default=5
-        Number of folds. With 1, a single part with a quarter of the rows is held out.
-    user_feature : int or str or None, default=None
-        Position or name of the column of X with user ids. The rows of each user are
-        then spread over the folds, as in :class:`PerUserKFold`: their numbers in two
-        folds differ by at most one. None assigns rows regardless of users.
-    random_state : int, RandomState instance or None, default=None
-        Source of the order, which is public. An int gives the same folds at each call.
-
-    See Also
-    --------
-    PerUserKFold : Folds of equal sizes, for scores without a guarantee.
-    PrivateSearchCV : Parameter search under a single guarantee.
-
-    Notes
-    -----
-    Use this class instead of a stratified split. Stratified folds break the accounting:
-    if one label changes, its row and all later rows of both classes are assigned to
-    other folds, so that whole folds differ. Here a class of share p has a share of
-    about :math:`p \pm \sqrt{p (1 - p) k / n}` in each of k folds of n rows. This is
-    close enough except for classes with few rows.
-
-    With `user_feature`, the sizes of folds depend on which users are present, and are
-    as private as the rows. Rows with the same id belong to the same user, and are
-    assigned in the order of the table.
-
-    Ids are integers or strings. A column of floats may only contain integers below
-    :math:`2^{53}`. The assignment of a user's rows does not depend on the other ids.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpspectral.model_selection import PrivateSplit
-    >>> X = np.zeros((8, 1))
-    >>> for train, test in PrivateSplit(2, random_state=0).split(X):
-    ...     print(test)
-    [1 3 5 6]
-    [0 2 4 7]
-    """
-
-    # As GroupKFold: cross-validation functions hand groups on without being asked to.
-    __metadata_request__split = {"groups": False}  # noqa: RUF012
-
-    def __init__(
-        self,
-        n_splits: int = 5,
-        *,
-        user_feature: int | str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_splits = _checked_number(n_splits, 1)
-        if user_feature is not None:
-            check_feature(user_feature, "user_feature")
-        check_random_state(random_state)
-        self.user_feature = user_feature
-        self.random_state = random_state
-
     def _folds(self, X: Any, groups: Any) -> np.ndarray:
+        """Return the test fold of each row."""
         n_rows = n_rows_in_memory(X)
         if n_rows < (least := max(self.n_splits, 2)):
             raise ValueError(
                 f"n_splits={self.n_splits} needs {least} rows or more, but n_samples="
                 f"{n_rows}"
             )
-        if self.user_feature is not None:
-            return self._folds_of_users(X)
+        if self.user_feature is not None or groups is not None:
+            return self._folds_of_users(X, groups)
         order = check_random_state(self.random_state).permutation(n_rows)
         folds = np.empty(n_rows, dtype=np.intp)
         if self.n_splits > 1:
@@ -159,10 +148,15 @@ class PrivateSplit(_Folds):
         folds[order] = np.arange(n_rows) >= max(round(_SHARE * n_rows), 1)
         return folds
 
-    def _folds_of_users(self, X: Any) -> np.ndarray:
+    def _folds_of_users(self, X: Any, groups: Any) -> np.ndarray:
         """Return the test fold of each row, by the user and the user's rows alone."""
         key = check_random_state(self.random_state).bytes(16)
-        codes, places = user_places(X, self.user_feature, key)
+        if self.user_feature is None:
+            check_consistent_length(X, groups)
+            codes, places = user_places(groups, "groups", key)
+        else:
+            ids = read_column(X, self.user_feature, "user_feature")
+            codes, places = user_places(ids, "user_feature", key)
         n_users, start = len(places), places[codes]
         counts = np.bincount(codes, minlength=n_users)
         by_user = np.argsort(codes, kind="stable")
@@ -178,14 +172,12 @@ class PrivateSplit(_Folds):
         return np.where(passed > np.floor(number * _SHARE + start), 0, 1)
 
 
-def user_places(
-    X: Any, user_feature: int | str, key: bytes
-) -> tuple[np.ndarray, np.ndarray]:
+def user_places(ids: Any, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Return each row's user as a number, and each user's place in [0, 1).
 
-    A place depends only on the user's id and the key.
+    A place depends only on the user's id and the key; errors name the ids.
     """
-    ids = id_array(read_column(X, user_feature, "user_feature"), "user_feature")
+    ids = id_array(ids, name)
     codes, firsts = codes_and_rows(ids)
     return codes, np.array([_place(user, key) for user in ids[firsts].tolist()])
 
@@ -197,109 +189,3 @@ def _place(user: int | str, key: bytes) -> float:
         text.encode(errors="surrogatepass"), digest_size=8, key=key
     ).digest()
     return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)
-
-
-class PerUserKFold(_Folds):
-    """K-fold cross-validation that spreads each user's rows over all folds.
-
-    The rows are sorted by user and assigned to the folds in turn. Therefore the numbers
-    of a user's rows in two folds differ by at most one, and so do the sizes of the
-    folds. **A user with two or more rows is in every training set**, so a user's model
-    is scored on unseen rows, but never on an unseen user.
-
-    A user with a single row is missing from one training set, and is unknown to the
-    model in that test fold. Drop such users beforehand to exclude unknown users.
-
-    Parameters
-    ----------
-    n_splits : int, default=5
-        Number of folds, at least 2.
-    shuffle : bool, default=False
-        Whether to assign users and their rows in random order. If False, a user's rows
-        are assigned in the order of the table.
-    random_state : int, RandomState instance or None, default=None
-        Source of the order with `shuffle`. An int gives the same folds at each call.
-    user_feature : int or str, default=None
-        Position or name of the column of X with user ids, used if `split` receives no
-        `groups`.
-
-    See Also
-    --------
-    sklearn.model_selection.GroupKFold : Puts whole users in the test fold, to score
-        predictions for unseen users (cold start).
-    skdpspectral.metrics.make_private_scorer : Scores of rankings within users.
-
-    Notes
-    -----
-    With metadata routing, request `groups` as for `GroupKFold`:
-    ``cross_val_score(model, X, y, cv=PerUserKFold(), params={"groups": users})``.
-
-    Cross-validation scores of private rows are a release that no estimator or
-    accountant records, and so is a parameter chosen by these scores. In addition, every
-    fit of a private estimator spends its budget again, on rows shared by several folds.
-
-    References
-    ----------
-    A. Gunawardana and G. Shani (2015), Evaluating recommender systems, in
-    Recommender Systems Handbook, 2nd edition, section 8.3.2 (hidden ratings of known
-    users against new users).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpspectral.model_selection import PerUserKFold
-    >>> X = np.zeros((6, 1))
-    >>> users = ["ann", "ann", "ann", "bob", "bob", "eve"]
-    >>> for train, test in PerUserKFold(n_splits=2).split(X, groups=users):
-    ...     print(test)
-    [0 2 4]
-    [1 3 5]
-    """
-
-    # As GroupKFold: cross-validation functions hand groups on without being asked to.
-    __metadata_request__split = {"groups": True}  # noqa: RUF012
-
-    def __init__(
-        self, n_splits=5, *, shuffle=False, random_state=None, user_feature=None
-    ):
-        self.n_splits = _checked_number(n_splits, 2)
-        if not isinstance(shuffle, (bool, np.bool_)):
-            raise TypeError(f"shuffle must be True or False, got {shuffle!r}")
-        if random_state is not None and not shuffle:
-            raise ValueError(
-                "random_state has no effect without shuffle: leave it as None, or set "
-                "shuffle=True"
-            )
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.user_feature = user_feature
-
-    def _folds(self, X, groups):
-        users, n_users = self._users(X, groups)
-        n_rows = len(users)
-        if n_rows < self.n_splits:
-            raise ValueError(
-                f"n_splits={self.n_splits} requires at least as many rows, but there "
-                f"are {n_rows}: lower n_splits"
-            )
-        rows, turns = np.arange(n_rows), np.arange(self.n_splits)
-        if self.shuffle:
-            rng = check_random_state(self.random_state)
-            rows, turns = rng.permutation(n_rows), rng.permutation(self.n_splits)
-            users = rng.permutation(n_users)[users]
-        by_user = rows[np.argsort(users[rows], kind="stable")]
-        folds = np.empty(n_rows, dtype=np.intp)
-        # One deal over all users: the next user starts where the last one stopped.
-        folds[by_user] = np.resize(turns, n_rows)
-        return folds
-
-    def _users(self, X, groups):
-        if groups is not None:
-            check_consistent_length(X, groups)
-            return encode_ids(groups, "groups")
-        if self.user_feature is None:
-            raise ValueError(
-                "PerUserKFold needs the user of each row: pass groups, or name a "
-                "column of X by user_feature"
-            )
-        return encode_ids(read_column(X, self.user_feature, "user_feature"), "users")

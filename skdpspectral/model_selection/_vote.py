@@ -23,15 +23,16 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
 
 from .. import sensitivity
 from .._base.estimator import noted_caveats
-from .._base.made_up import N_MADE_UP
+from .._base.made_up import N_MADE_UP, check_form_of_others
 from .._base.sklearn_compat import FitProgress, take_rows
 from .._base.strategies import same_value
 from .._release.noise import public_order, without_recording
 from .._release.selection import VoteRelease, own_generators
-from .._tables.columns import column_names, dtypes_of, read_quietly
+from .._tables.columns import column_names, dtypes_of, read_column, read_quietly
 from .._tables.table import shape_of, table_shape
 from ..accounting import (
     PrivacyAccountant,
@@ -43,13 +44,17 @@ from ..accounting import (
 )
 from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.context import without_accountant
-from ..accounting._ledger.planned_fits import estimators_within, planned_fits
+from ..accounting._ledger.planned_fits import (
+    Rows,
+    estimators_within,
+    planned_fits,
+    steps_of,
+)
 from ..mechanisms import Concern, Neighbors, PrivacyPlan, Remark, Unit
 from ..metrics._private_scorer import PrivateScorer
 from ._candidates import (
     candidate_model,
     check_candidate,
-    check_dtypes,
     check_form_of_fit,
     made_up,
     named,
@@ -195,7 +200,9 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
     """
     first = (search.estimator, found.candidates[0], found.budgets.mu_fit)
     check_form_of_fit(candidate_model(*first), X, y)
-    check_dtypes(found.models, X)
+    for model in found.models:
+        steps = Pipeline(model.steps) if isinstance(model, Pipeline) else model
+        check_form_of_others(steps_of("", steps, Rows(X)))
     candidates = found.candidates if ballot.n_blocks else found.candidates[:1]
     n_rows = None if ballot.n_rows is None else N_MADE_UP
     clear = _CLEAR_MU / found.budgets.mu_fit
@@ -344,7 +351,8 @@ def _deal(X: Any, ballot: Ballot, key: bytes) -> list[np.ndarray]:
     if ballot.n_rows is not None:
         order = public_order(ballot.n_rows)
         return [order[block::m] for block in range(m)]
-    codes, places = user_places(X, ballot.user_feature, key)
+    ids = read_column(X, ballot.user_feature, "user_feature")
+    codes, places = user_places(ids, "user_feature", key)
     of_user = np.minimum((places * m).astype(np.intp), m - 1)
     of_row = of_user[codes]
     order = np.argsort(of_row, kind="stable")

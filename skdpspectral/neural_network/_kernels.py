@@ -17,13 +17,13 @@ same bits in every part: all sums are by the kernels of ``per_user``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from .._linalg import per_user
-from .._linalg.per_user import empty_stack, multiply_rows, stacked
+from .._linalg.per_user import empty_stack, multiply, stacked
 from .._linalg.walks import blas_threads
 
 # Examples whose gradients are summed at once, in any order.
@@ -82,13 +82,14 @@ def slope(values: np.ndarray, activation: str) -> np.ndarray:
 
 
 def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
-    """Return rows times a public matrix, followed by ones up to a width.
+    """Return rows times a matrix, followed by ones up to a width.
 
-    Rows and results have the layout of :func:`~.per_user.empty_stack`.
+    `rows` is a stack, (n, height, inputs), and `matrix` public or another stack. Rows
+    and results have the layout of :func:`~.per_user.empty_stack`.
     """
-    out, results = empty_stack(len(rows), width), matrix.shape[1]
-    multiply_rows(rows, matrix, out[:, :results])
-    out[:, results:] = 1.0
+    out, results = empty_stack(*rows.shape[:2], width), matrix.shape[-1]
+    multiply(rows, matrix, out[..., :results])
+    out[..., results:] = 1.0
     return out
 
 
@@ -97,16 +98,31 @@ def activations(
 ) -> list[np.ndarray]:
     """Return each layer's input with a trailing 1, and the output of the last layer.
 
-    All have shape (n, width), in the layout of :func:`~.per_user.empty_stack`.
+    `X` is a stack, (n, height, n_features): examples of height 1 beside public layers,
+    or users with layers of their own.
     """
-    inputs = empty_stack(len(X), X.shape[1] + 1)
-    inputs[:, :-1], inputs[:, -1] = X, 1.0
-    found = [inputs]
+    found = [empty_stack(*X.shape[:2], X.shape[2] + 1)]
+    found[0][..., :-1], found[0][..., -1] = X, 1.0
     for layer in layers[:-1]:
-        values = _through(found[-1], layer, layer.shape[1] + 1)
-        activated(values[:, :-1], activation)
+        values = _through(found[-1], layer, layer.shape[-1] + 1)
+        activated(values[..., :-1], activation)
         found.append(values)
-    return [*found, _through(found[-1], layers[-1], layers[-1].shape[1])]
+    return [*found, _through(found[-1], layers[-1], layers[-1].shape[-1])]
+
+
+def errors_of_layers(
+    layers: Sequence[np.ndarray], found: list, errors: np.ndarray, activation: str
+) -> list[np.ndarray]:
+    """Return the errors that come back to each layer's outputs, given the last ones.
+
+    `found` are the results of :func:`activations`.
+    """
+    back = [errors]
+    for layer, outputs in zip(layers[:0:-1], found[-2:0:-1], strict=True):
+        matrix = layer[..., :-1, :].swapaxes(-1, -2)
+        back.insert(0, _through(back[0], matrix, matrix.shape[-1]))
+        back[0] *= slope(outputs[..., :-1], activation)
+    return back
 
 
 def outputs_of(
@@ -117,7 +133,7 @@ def outputs_of(
     with blas_threads(0), np.errstate(all="ignore"):
         for block in in_blocks(len(X)):
             rows = np.asarray(X[block], dtype=np.float64)
-            found[block] = activations(layers, rows, activation)[-1]
+            found[block] = activations(layers, rows[:, None], activation)[-1][:, 0]
     return found
 
 
@@ -129,7 +145,7 @@ def probabilities(outputs: np.ndarray, loss: str) -> np.ndarray:
     np.subtract(outputs, outputs.max(axis=1, keepdims=True), out=found)
     np.exp(found, out=found)
     sums = empty_stack(len(found), 1)
-    multiply_rows(found, np.ones((found.shape[1], 1)), sums)
+    multiply(found[:, None], np.ones((found.shape[1], 1)), sums[:, None])
     found /= sums
     return found
 
@@ -207,13 +223,10 @@ def gradient_factors(
     loss: str,
 ) -> Factors:
     """Return the factors of each example's gradient."""
-    found = activations(layers, X, activation)
-    inputs, errors = found[:-1], [output_errors(found[-1], targets, loss)]
-    for layer, outputs in zip(layers[:0:-1], inputs[:0:-1], strict=True):
-        back = _through(errors[0], layer[:-1].T, len(layer) - 1)
-        back *= slope(outputs[:, :-1], activation)
-        errors.insert(0, back)
-    return Factors(inputs, errors)
+    found = activations(layers, X[:, None], activation)
+    errors = output_errors(found[-1][:, 0], targets, loss)[:, None]
+    back = errors_of_layers(layers, found, errors, activation)
+    return Factors(*([part[:, 0] for part in parts] for parts in (found[:-1], back)))
 
 
 def in_blocks(n_examples: int) -> list[slice]:
@@ -314,21 +327,10 @@ def _add_sparse(whole: np.ndarray, support: np.ndarray, sparse: np.ndarray) -> N
 def user_activations(
     layout: Layout, whole: np.ndarray, prompts: np.ndarray, X: np.ndarray
 ) -> list[np.ndarray]:
-    """Return inputs of every layer, and outputs: (n_users, height, width) each."""
-    n_users, height, d = X.shape
-    inputs = per_user.stacked(X)
-    if prompts.shape[1]:
-        inputs = per_user.empty_stack(n_users, height, d + prompts.shape[1])
-        inputs[:, :, :d] = X
-        inputs[:, :, d:] = prompts[:, None]
-    found, layers = [inputs], layout.layers(whole)
-    for position, layer in enumerate(layers):
-        values = per_user.products(found[-1], layer[:, :-1])
-        values += layer[:, -1:]
-        if position + 1 < len(layers):
-            values = activated(values, "tanh")
-        found.append(values)
-    return found
+    """Return the results of :func:`activations` for users, with their prompts."""
+    prompts = np.broadcast_to(prompts[:, None], (*X.shape[:2], prompts.shape[1]))
+    X = np.concatenate([X, prompts], axis=2) if prompts.shape[2] else X
+    return activations(layout.layers(whole), X, "tanh")
 
 
 class Gradients(NamedTuple):
@@ -342,33 +344,23 @@ def user_gradients(
     layout: Layout, whole: np.ndarray, prompts: np.ndarray, rows: NetworkRows
 ) -> Gradients:
     """Return the gradient of half of each user's mean squared error."""
-    found = user_activations(layout, whole, prompts, rows.X)
+    found, layers = (
+        user_activations(layout, whole, prompts, rows.X),
+        layout.layers(whole),
+    )
     errors = (found[-1][:, :, 0] - rows.y) * rows.shares
-    out = per_user.empty_stack(*whole.shape)
-    walk = _layers_backwards(layout, whole, found, errors[:, :, None], out)
-    for inputs, view, back in walk:
-        view[:, :-1] = per_user.products(inputs, back, transpose_left=True)
-        view[:, -1] = per_user.totals(back)
-    q = prompts.shape[1]
-    if not q:
-        return Gradients(out, np.zeros((len(whole), 0)))
-    own = np.ascontiguousarray(layout.layers(whole)[0][:, -1 - q : -1])
-    of_prompts = per_user.products(back, own, transpose_right=True)
-    return Gradients(out, per_user.totals(of_prompts))
+    back = errors_of_layers(layers, found, errors[:, :, None], "tanh")
+    own = layers[0][:, layout.sizes[0] - prompts.shape[1] : -1]
+    of_prompts = per_user.products(back[0], stacked(own), transpose_right=True)
+    return Gradients(_sums(layout, whole, found, back), per_user.totals(of_prompts))
 
 
-def _layers_backwards(layout, whole, found, back, out) -> Iterator:
-    """Yield inputs, places in `out`, and backpropagated errors, from the last layer.
-
-    `back`, of shape (n_users, height, 1), has the errors of the outputs.
-    """
-    layers, views = layout.layers(whole), layout.layers(out)
-    for position in reversed(range(len(layers))):
-        yield found[position], views[position], back
-        if position:
-            layer = np.ascontiguousarray(layers[position][:, :-1])
-            back = per_user.products(back, layer, transpose_right=True)
-            back *= slope(found[position], "tanh")
+def _sums(layout: Layout, whole, inputs: list, back: list) -> np.ndarray:
+    """Return products of each layer's inputs and errors, in the places of weights."""
+    out = empty_stack(*whole.shape)
+    for view, *factors in zip(layout.layers(out), inputs, back, strict=False):
+        view[...] = per_user.products(*factors, transpose_left=True)
+    return out
 
 
 def curvatures(
@@ -378,15 +370,11 @@ def curvatures(
 
     It has shape (n_users, n_parameters): the diagonal of the Gauss-Newton matrix.
     """
-    found = user_activations(layout, whole, prompts, rows.X)
-    out, ones = per_user.empty_stack(*whole.shape), np.ones((*rows.y.shape, 1))
-    for inputs, view, back in _layers_backwards(layout, whole, found, ones, out):
-        squares = np.square(back) * rows.shares[:, :, None]
-        view[:, :-1] = per_user.products(
-            np.square(inputs), squares, transpose_left=True
-        )
-        view[:, -1] = per_user.totals(squares)
-    return out
+    found, ones = user_activations(layout, whole, prompts, rows.X), rows.y[:, :, None]
+    ones = np.ones_like(ones)
+    back = errors_of_layers(layout.layers(whole), found, ones, "tanh")
+    squares = [np.square(errors) * rows.shares[:, :, None] for errors in back]
+    return _sums(layout, whole, list(map(np.square, found)), squares)
 
 
 def chosen_support(

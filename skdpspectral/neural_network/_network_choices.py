@@ -135,10 +135,6 @@ class UserNetwork(BaseEstimator):
         it raises an error if neither is trained.
     ridge_sparse : float, default=1.0
         Penalty on :math:`|b_i|^2`, as a number of rows.
-    unknown_user : {"shared", "raise"}, default="shared"
-        How predictions treat users that were not in the fit. "shared" uses the shared
-        network, with a warning that counts their rows. "raise" requires
-        ``epsilon=None``.
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -148,7 +144,6 @@ class UserNetwork(BaseEstimator):
         "ridge_intercept": [_PENALTIES],
         "ridge_shared": [_PENALTIES],
         "ridge_sparse": [_PENALTIES],
-        "unknown_user": [StrOptions({"shared", "raise"})],
     }
 
     _: KW_ONLY
@@ -158,7 +153,6 @@ class UserNetwork(BaseEstimator):
     ridge_intercept: float = 0.0
     ridge_shared: float = RIDGE_SHARED
     ridge_sparse: float = 1.0
-    unknown_user: str = "shared"
 
 
 def n_sparse(sparsity: Any, n_parameters: int) -> int:
@@ -225,10 +219,6 @@ def check_network_parameters(model) -> None:
         f"clip_norm={model.clip_norm!r} requires a budget: with epsilon=None no "
         f"gradient is clipped. Leave clip_norm={CLIP_NORM}; in a search, use a "
         "separate grid for epsilon=None": not private and model.clip_norm != CLIP_NORM,
-        'unknown_user="raise" requires epsilon=None: an error would reveal who was in '
-        'the training set. Use unknown_user="shared"': (
-            private and own.unknown_user == "raise"
-        ),
     }
     for why, wrong in refused.items():
         if wrong:

@@ -256,11 +256,6 @@ class LRSMLPRegressor(
     def _plan(self, statistic) -> PrivacyPlan:
         return self._plan_of_users(statistic, statistic.neighbors)
 
-    @property
-    def unknown_user(self) -> str:
-        """How predictions treat unknown users, from `user_network`."""
-        return getattr(self.user_network, "unknown_user", "shared")
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         _network_choices.check_network_parameters(self)
@@ -406,8 +401,7 @@ class LRSMLPRegressor(
         Raises
         ------
         ValueError
-            If the id is missing or of another type, or the user is unknown with
-            ``unknown_user="raise"``.
+            If the id is missing or of another type.
         """
         code, whole = self._code_of(user), self._shared_network()
         if code >= 0:

@@ -14,19 +14,16 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metadata_routing import process_routing
-from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Self, fitted_by, published_copy
+from .._base.made_up import check_form_of_others
+from .._base.model_inside import ModelInside, has_method
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
     Interval,
     StrOptions,
-    delegated,
     fit_progress,
-    forwarded,
-    get_feature_names_out,
-    has_method,
 )
 from .._tables.clusters import is_on_cluster
 from .._tables.columns import column_names, refuse_same_names
@@ -41,11 +38,9 @@ from ..accounting._ledger.planned_fits import (
     estimators_within,
     steps_of,
 )
-from ..mechanisms import PrivacyPlan, Unit, check_count, check_real
+from ..mechanisms import PrivacyPlan, Unit, check_count
 from ._step_budgets import (
     StepBudgets,
-    check_form_of_others,
-    check_shares,
     form_after,
     private_steps,
 )
@@ -55,7 +50,7 @@ _SEEDS_APART = 1013
 
 
 @documented
-class PrivatePipeline(Pipeline, PrivateEstimator):
+class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     r"""Pipeline of private steps with a single budget and a single guarantee.
 
     All releases of a fit together are within `epsilon` and `delta`. The steps share
@@ -84,8 +79,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     memory : None
         Must be None, because a cached step would be reused with the noise and cost of
         another budget.
-    transform_input : list of str or None, default=None
-        As in :class:`~sklearn.pipeline.Pipeline`.
     verbose : bool, default=False
         Whether to print the elapsed time of each step.
 
@@ -141,9 +134,10 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     )
     # Steps have seeds, for tests; those of a run of a search are set by the search.
     noise_seed: ClassVar[None] = None
+    transform_input: ClassVar[None] = None  # which Pipeline asks for
     _run_seed: int | None = None
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ("steps", "transform_input")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("steps",)
 
     _parameter_constraints: ClassVar[dict] = {
         "steps": "no_validation",
@@ -153,7 +147,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         "on_leak": [StrOptions({"raise", "warn"})],
         "accountant": [PrivacyAccountant, None],
         "memory": "no_validation",
-        "transform_input": [list, None],
         "verbose": ["boolean"],
     }
 
@@ -167,7 +160,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         on_leak: str = "raise",
         accountant: PrivacyAccountant | None = None,
         memory=None,
-        transform_input=None,
         verbose: bool = False,
     ) -> None:
         self.steps = steps
@@ -177,7 +169,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         self.on_leak = on_leak
         self.accountant = accountant
         self.memory = memory
-        self.transform_input = transform_input
         self.verbose = verbose
 
     # -- what a fit will release -----------------------------------------------------
@@ -208,49 +199,27 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows. Only their shape, column names and dtypes are used.
-
-        Returns
-        -------
-        PrivacyPlan
-            The plan that this fit is charged for.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter or a step is invalid, or X has an invalid form.
+        {plan_of_rows}
         """
         self._check_parameters()
         steps = list(steps_of("", self._unfitted(), _rows_of(X, self.steps)))
         return self._budgets(private_steps(steps)).plan
 
     def _check_parameters(self) -> None:
-        if self.memory is not None:
-            raise ValueError(
-                "memory must be None: a cached step would be used again with the noise "
-                "of another budget"
-            )
-        if self.transform_input is not None and not _routes_metadata():
-            raise ValueError(
-                "transform_input needs metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True)"
-            )
-        check_shares(self.shares)
-        check_real("delta", self.delta)
-        if self.epsilon is not None:
-            check_real("epsilon", self.epsilon)
-        self._validate_params()
-        self._check_budget()
+        super()._check_parameters()
         _check_steps(self.steps)
+        # Before a step is tried: it might be cached, or refused for another reason.
+        for path, part in estimators_within(self).items():
+            if getattr(part, "memory", None) is not None:
+                raise ValueError(
+                    f"{path}{'__' if path else ''}memory must be None: a cached step "
+                    "would be used again with the noise of another budget"
+                )
 
     def _unfitted(self) -> Pipeline:
         """Return a pipeline of clones of the steps, private to this fit."""
         pipeline = Pipeline(
             [(name, clone(step, safe=False)) for name, step in self.steps],
-            transform_input=self.transform_input,
             verbose=self.verbose,
         )
         # Branches would continue beside one that fails, without numpy's error state.
@@ -271,12 +240,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like or dataframe
-            Rows in a form that the first step accepts.
-        y : array-like or None, default=None
-            Targets.
-        **params : dict
-            Metadata for the steps, as in :class:`~sklearn.pipeline.Pipeline`.
+        {rows_of_steps}
 
         {outcome_of_fit}
         """
@@ -289,12 +253,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like or dataframe
-            Rows in a form that the first step accepts.
-        y : array-like or None, default=None
-            Targets.
-        **params : dict
-            Metadata for the steps.
+        {rows_of_steps}
 
         Returns
         -------
@@ -309,12 +268,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like or dataframe
-            Rows in a form that the first step accepts.
-        y : array-like or None, default=None
-            Targets.
-        **params : dict
-            Metadata for the steps.
+        {rows_of_steps}
 
         Returns
         -------
@@ -392,15 +346,10 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     # -- what was fitted -------------------------------------------------------------
 
-    def _fitted(self) -> Pipeline:
-        check_is_fitted(self)
-        return self.pipeline_
+    _inside: ClassVar[str] = "pipeline_"
 
     def _method(self, name: str) -> Any:
-        return getattr(super(), name)
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "pipeline_")
+        return getattr(super(ModelInside, self), name)
 
     def __getitem__(self, ind):
         """Return a step, or a slice of the fitted steps."""
@@ -416,54 +365,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         if hasattr(self, "pipeline_"):
             return self.pipeline_.named_steps
         return super().named_steps
-
-    classes_ = forwarded("classes_", "Classes of the last step.")
-    n_features_in_ = forwarded("n_features_in_", "Number of columns seen during fit.")
-    feature_names_in_ = forwarded("feature_names_in_", "Names of columns in fit.")
-
-    predict = delegated("predict", "Predict with the last step.", "Predictions")
-    predict_proba = delegated(
-        "predict_proba", "Return class probabilities.", "Columns as in `classes_`"
-    )
-    predict_log_proba = delegated(
-        "predict_log_proba", "Return log-probabilities.", "Columns as in `classes_`"
-    )
-    decision_function = delegated(
-        "decision_function", "Return decision values.", "Decision values"
-    )
-    score_samples = delegated(
-        "score_samples", "Return scores of rows.", "Scores, each as private as its row"
-    )
-    transform = delegated(
-        "transform", "Transform rows with all steps.", "Rows, as private as they were"
-    )
-    inverse_transform = delegated(
-        "inverse_transform", "Map rows back with all steps, in reverse order.", "Rows"
-    )
-
-    @has_method("score")
-    def score(self, X, y=None, sample_weight=None, **params):
-        """Return the exact score of the last step, which is not a private release.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows in a form that the first step accepts.
-        y : array-like or None, default=None
-            Targets.
-        sample_weight : array-like or None, default=None
-            Weights of rows, if the last step supports them.
-        **params : dict
-            Metadata for the steps, if metadata routing is enabled.
-
-        Returns
-        -------
-        float
-            Score. A score of private rows is as private as these rows.
-        """
-        return self._fitted().score(X, y, sample_weight=sample_weight, **params)
-
-    get_feature_names_out = get_feature_names_out
 
     def set_output(self, *, transform=None):
         """Set the output format of ``transform`` in all steps.
@@ -606,7 +507,6 @@ def make_private_pipeline(
     on_leak="raise",
     accountant=None,
     memory=None,
-    transform_input=None,
     verbose=False,
 ):
     """Build a :class:`PrivatePipeline` with automatically named steps.
@@ -616,7 +516,7 @@ def make_private_pipeline(
     *steps : estimators
         Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
-    epsilon, delta, shares, on_leak, accountant, memory, transform_input, verbose
+    epsilon, delta, shares, on_leak, accountant, memory, verbose
         As in :class:`PrivatePipeline`.
 
     Returns

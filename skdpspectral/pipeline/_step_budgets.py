@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from numbers import Number, Real
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,12 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
-from .._base.made_up import made_up_rows, takes_numbers
+from .._base.made_up import made_up_rows, naming
 from .._base.privacy_report import LEAKS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container, take_rows
 from .._tables.clusters import is_on_cluster
-from .._tables.columns import dtypes_of, is_number, own_type, refuse_nullable_integers
-from .._tables.table import deferred_rows, deferred_targets, table_shape
+from .._tables.columns import dtypes_of, is_number, own_type
+from .._tables.table import deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
     calibrate_sampled,
@@ -56,7 +55,7 @@ from ..mechanisms import (
     Remark,
     SampledGaussian,
     Unit,
-    shown,
+    check_real,
 )
 
 # Steps without noise are tried on so many rows, of tables of so many columns.
@@ -82,32 +81,21 @@ def _step_weight(estimator: Any) -> float:
     return _SCALER if isinstance(estimator, OneToOneFeatureMixin) else _OTHER
 
 
-def check_shares(shares: Any) -> None:
-    """Refuse shares of a wrong type."""
-    if not isinstance(shares, (str, Mapping)):
-        raise ValueError(
-            'shares must be "auto" or a dict of step names to numbers, got '
-            f"{shown(shares)}"
-        )
-
-
 def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
     """Return the share of mu**2 of each step that releases something, by its path."""
     if isinstance(shares, str):  # "auto"
-        shares = {path: _step_weight(step) for path, step in steps.items()}
-        total = math.fsum(shares.values())
-        return {path: weight / total for path, weight in shares.items()}
+        weights = {path: _step_weight(step) for path, step in steps.items()}
+        total = math.fsum(weights.values())
+        return {path: weight / total for path, weight in weights.items()}
     for path in (*shares, *steps):
         if path not in steps or path not in shares:
             raise ValueError(
                 "shares must have one entry per private step, which are "
                 f"{', '.join(map(repr, steps))}, got {', '.join(map(repr, shares))}"
             )
-    for path, share in shares.items():
-        number = isinstance(share, Real) and not isinstance(share, bool)
-        if not (number and 0.0 < float(share) <= 1.0 + _CLOSE):
+        if not 0.0 < check_real(f"shares[{path!r}]", shares[path]) <= 1.0 + _CLOSE:
             raise ValueError(
-                f"shares[{path!r}] must be a number in (0, 1], got {shown(share)}"
+                f"shares[{path!r}] must be a number in (0, 1], got {shares[path]}"
             )
     total = math.fsum(shares.values())
     if abs(total - 1.0) > _CLOSE:
@@ -123,11 +111,6 @@ def private_steps(steps: list[Step]) -> list[Step]:
     private = []
     for step in steps:
         one = step.estimator
-        if step.kind is not Composition.FROZEN and getattr(one, "memory", None):
-            raise ValueError(
-                f"memory of {step.path or 'the pipeline'!r} must be None: a cached "
-                "step would be used again with the noise of another budget"
-            )
         if isinstance(one, PrivateEstimator):
             private.append(step)
         elif step.kind in (Composition.SEARCH, Composition.OTHER) and has_private(one):
@@ -214,32 +197,6 @@ def _like(made: Any, n_rows: int, numbers: bool) -> Any:
     return zeros(shape, made.dtype)
 
 
-def check_form_of_others(steps: list[Step]) -> None:
-    """Refuse rows whose form a step without noise does not accept."""
-    for step in steps:
-        one = step.estimator
-        plain = is_estimator(one) and not isinstance(one, PrivateEstimator)
-        function = getattr(one, "func", None) is not None
-        reads = plain and step.kind is None and (function or takes_numbers(one))
-        if not reads or not step.rows:
-            continue
-        with naming(step.path):
-            refuse_nullable_integers(step.rows.X)
-            if step.rows.own:
-                sparse = get_tags(one).input_tags.sparse or function
-                deferred_rows(None, step.rows.X, accept_sparse=sparse, in_blocks=True)
-
-
-@contextlib.contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Prefix errors with the step that caused them."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"step {path!r}: {error}") from error
-
-
 def _is_default(value: Any, default: Any) -> bool:
     return value is default or bool(np.ndim(value) == 0 and value == default)
 
@@ -248,65 +205,46 @@ def _check_step(path: str, step: Any) -> None:
     """Refuse a step with its own budget, ledger or noise."""
     kind, whole = type(step).__name__, composition_of(step)
     parameters = inspect.signature(type(step)).parameters
-    said = ""
-    if whole is Composition.SEARCH:
-        said = (
-            " is a search with its own budget: search over the parameters of the whole "
-            "pipeline with PrivateSearchCV"
-        )
-    elif whole is Composition.PIPELINE:
-        said = (
-            f" is a {kind} with its own budget: use sklearn.pipeline.make_pipeline "
-            "inside a private pipeline"
-        )
-    elif hasattr(step, "client_feature"):  # of whose rows the ids would be read
-        said = (
-            f": {kind} has a budget for each client; fit it outside of a private "
-            "pipeline"
-        )
-    elif changed := [
-        name
+    changed = [
+        f"{name}={getattr(step, name)!r}"
         for name in ("epsilon", "delta")
         if not _is_default(getattr(step, name), parameters[name].default)
-    ]:
-        said = (
-            f" has {changed[0]}={getattr(step, changed[0])!r}, but the pipeline has "
-            f"the budget: leave {changed[0]} of the step at its default, and pass the "
-            f"pipeline shares={{{path!r}: ...}}"
-        )
-    elif step.accountant is not None:
-        said = (
-            " has an accountant: pass it to the pipeline, which is charged once for "
-            "all steps"
-        )
-    elif (given := step._given_noise()) is not None:
-        said = (
-            f" has {given}, but the pipeline sets the noise of its steps: set it to "
-            "None"
-        )
-    if said:
-        raise ValueError(f"step {path!r}{said}")
+    ]
+    noise = step._given_noise()
+    # Of clients, whose ids would be read, each has a budget.
+    why = {
+        " is a search with its own budget: search over the parameters of the whole "
+        "pipeline with PrivateSearchCV": whole is Composition.SEARCH,
+        f" is a {kind} with its own budget: use sklearn.pipeline.make_pipeline inside "
+        "a private pipeline": whole is Composition.PIPELINE,
+        f": {kind} has a budget for each client; fit it outside of a private "
+        "pipeline": hasattr(step, "client_feature"),
+        f" has {', '.join(changed)}, but the pipeline has the budget: leave it at its "
+        f"default, and pass the pipeline shares={{{path!r}: ...}}": changed,
+        " has an accountant: pass it to the pipeline, which is charged once for all "
+        "steps": step.accountant is not None,
+        f" has {noise}, but the pipeline sets the noise of its steps: set it to "
+        "None": noise is not None,
+    }
+    for said, is_so in why.items():
+        if is_so:
+            raise ValueError(f"step {path!r}{said}")
 
 
 def _check_plan(path: str, step: Any, plan: PrivacyPlan) -> None:
     """Refuse a plan whose cost cannot be composed."""
-    kind = type(step).__name__
-    if plan.assumption is not Assumption.NONE:
-        raise ValueError(
-            f"step {path!r}: the guarantee of {kind} rests on a model of the data; "
-            "choose another mechanism, or fit it outside of a private pipeline"
-        )
     sampled = [m for m in plan.mechanisms if isinstance(m, SampledGaussian)]
-    if plan.curves and not (len(plan.mechanisms) == len(sampled) == 1):
-        raise ValueError(
-            f"step {path!r}: the noise of {kind} cannot be part of one composition; "
-            "fit it outside of a private pipeline"
-        )
-    if sampled and not step._takes_noise_multiplier:
-        raise ValueError(
-            f"step {path!r}: {kind} draws samples and cannot take its noise from a "
-            "pipeline; fit it outside of a private pipeline"
-        )
+    single = len(plan.mechanisms) == len(sampled) == 1
+    if plan.assumption is not Assumption.NONE:
+        said = "rests on a model of the data; choose another mechanism, or"
+    elif (plan.curves and not single) or (sampled and not step._takes_noise_multiplier):
+        said = "has noise that cannot be part of one composition;"
+    else:
+        return
+    raise ValueError(
+        f"step {path!r}: the guarantee of {type(step).__name__} {said} fit it outside "
+        "of a private pipeline"
+    )
 
 
 def _common_relation(plans: dict[str, PrivacyPlan]) -> tuple[Any, Any]:

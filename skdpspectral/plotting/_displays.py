@@ -471,10 +471,10 @@ class AuditDisplay(Display):
     false_positives, false_negatives : array-like of shape (n_thresholds,)
         Shares of trials that the test mistakes for the neighbor, and of trials of the
         neighbor that it misses, for each threshold.
-    claimed_mu : float
-        The mu that the plan claims.
-    mu : float or None, default=None
-        Lower bound found by the audit, drawn as a second curve.
+    claim : float or tuple of two floats
+        The mu that the plan claims, or its (epsilon, delta).
+    bound : float, tuple of two floats or None, default=None
+        Lower bound found by the audit, of the same kind, drawn as a second curve.
 
     Attributes
     ----------
@@ -482,7 +482,7 @@ class AuditDisplay(Display):
     rates_, claim_ : matplotlib Line2D
         Error rates of the attack, and the smallest rates that the claim allows.
     bound_ : matplotlib Line2D or None
-        Error rates of a mechanism with exactly `mu`.
+        Smallest error rates that a claim of `bound` would allow.
 
     Examples
     --------
@@ -495,9 +495,9 @@ class AuditDisplay(Display):
     'false positives'
     """
 
-    def __init__(self, *, false_positives, false_negatives, claimed_mu, mu=None):
+    def __init__(self, *, false_positives, false_negatives, claim, bound=None):
         self.false_positives, self.false_negatives = false_positives, false_negatives
-        self.claimed_mu, self.mu = claimed_mu, mu
+        self.claim, self.bound = claim, bound
 
     def plot(self, ax=None, **line_kw):
         """Draw the rates and the curves.
@@ -517,15 +517,22 @@ class AuditDisplay(Display):
         (self.rates_,) = self.ax_.plot(wrong, missed, **style)
         alphas = np.linspace(0.0, 1.0, 201)
 
-        def curve(mu, label, linestyle):
-            betas = ndtr(ndtri(1.0 - alphas) - mu)
+        def curve(loss, label, linestyle):
+            if isinstance(loss, tuple):
+                (epsilon, delta), name = loss, "epsilon"
+                slopes = np.exp([epsilon, -epsilon])[:, None]
+                both = (1.0 - delta) * np.minimum([[1.0], slopes[1]], 1.0)
+                betas = np.maximum((both - slopes * alphas).max(axis=0), 0.0)
+            else:
+                epsilon, name, betas = loss, "mu", ndtr(ndtri(1.0 - alphas) - loss)
             look = {"color": "0.4", "linestyle": linestyle}
-            return self.ax_.plot(alphas, betas, label=f"{label} mu={mu:.3g}", **look)[0]
+            label = f"{label} {name}={epsilon:.3g}"
+            return self.ax_.plot(alphas, betas, label=label, **look)[0]
 
-        self.claim_ = curve(self.claimed_mu, "claim:", "--")
+        self.claim_ = curve(self.claim, "claim:", "--")
         self.bound_ = None
-        if self.mu is not None:
-            self.bound_ = curve(self.mu, "found: at least", ":")
+        if self.bound is not None:
+            self.bound_ = curve(self.bound, "found: at least", ":")
         self.ax_.set(xlabel="false positives", ylabel="false negatives")
         self.ax_.set_aspect("equal")
         self.ax_.legend()
@@ -548,10 +555,16 @@ class AuditDisplay(Display):
         one = np.sort(_of_shape("scores", first, (None,)))
         other = np.sort(_of_shape("scores", second, (None,)))
         thresholds = np.r_[-np.inf, np.unique(np.r_[one, other])]
+        claim, bound = result.claimed_mu, result.mu
+        if claim is None:
+            claim, bound = (
+                (epsilon, result.delta)
+                for epsilon in (result.claimed_epsilon, result.epsilon)
+            )
         display = cls(
             false_positives=1.0 - np.searchsorted(one, thresholds, "right") / len(one),
             false_negatives=np.searchsorted(other, thresholds, "right") / len(other),
-            claimed_mu=result.claimed_mu,
-            mu=result.mu,
+            claim=claim,
+            bound=bound,
         )
         return display.plot(ax, **line_kw)

@@ -6,15 +6,16 @@ import warnings
 
 import numpy as np
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import GridSearchCV, check_cv
+from sklearn.model_selection import check_cv, cross_val_score
 
 from .._base.documented import documented
-from ..accounting import PrivacyBudgetError, PrivacyLeakWarning
+from ..accounting import PrivacyLeakWarning
+from ..accounting._ledger.planned_fits import estimators_within, is_private
 from ..pipeline import PrivatePipeline
 from ._displays import Display
 
 
-def check_epsilons(epsilons) -> np.ndarray:
+def _checked_epsilons(epsilons) -> np.ndarray:
     """Return budgets as an array, or an error that names them."""
     values = np.asarray(epsilons, dtype=np.float64)
     distinct = values.ndim == 1 and 0 < len(np.unique(values)) == len(values)
@@ -24,20 +25,6 @@ def check_epsilons(epsilons) -> np.ndarray:
             f"least one, got {epsilons!r}"
         )
     return values
-
-
-def _without_privacy(score) -> float:
-    """Return a mean score of fits without privacy, which the caller asked for."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PrivacyLeakWarning)
-            return float(score().mean())
-    except PrivacyBudgetError as error:
-        raise PrivacyBudgetError(
-            f"{error}; the baseline is such a fit: pass baseline=False",
-            error.requested,
-            error.remaining,
-        ) from error
 
 
 @documented
@@ -107,7 +94,7 @@ class PrivacyUtilityDisplay(Display):
 
         {plotted}
         """
-        epsilons = check_epsilons(self.epsilons)
+        epsilons = _checked_epsilons(self.epsilons)
         scores = np.asarray(self.scores, dtype=np.float64)
         if scores.ndim != 2 or len(scores) != len(epsilons) or not scores.size:
             raise ValueError(
@@ -219,14 +206,12 @@ class PrivacyUtilityDisplay(Display):
         (3, 5)
         """
         cls._check_style(**line_kw)
-        epsilons = check_epsilons(epsilons)
-        params_ = estimator.get_params(deep=True)
-        owners = {
-            name: params_.get(name.rpartition("__")[0], estimator)
-            for name in sorted(params_)
-            if name == "epsilon" or name.endswith("__epsilon")
-        }
-        names = [n for n, owner in owners.items() if hasattr(owner, "privacy_plan")]
+        epsilons = _checked_epsilons(epsilons)
+        names = [
+            f"{path}__epsilon" if path else "epsilon"
+            for path, part in estimators_within(estimator).items()
+            if is_private(part)
+        ]
         if isinstance(estimator, PrivatePipeline):
             names = ["epsilon"]  # its steps have no budgets of their own
         if len(names) != 1:
@@ -236,35 +221,29 @@ class PrivacyUtilityDisplay(Display):
             )
         if isinstance(scoring, (list, tuple, set, dict)):
             raise ValueError(f"scoring must be a single score, got {scoring!r}")
-        folds = check_cv(cv, y, classifier=is_classifier(estimator))
-        search = GridSearchCV(
-            clone(estimator),
-            {},
-            scoring=scoring,
-            n_jobs=n_jobs,
-            # As a list: a splitter that shuffles would divide each time anew.
-            cv=list(folds.split(X, y, groups)),
-            refit=False,
-            error_score="raise",
-        )
+        splitter = check_cv(cv, y, classifier=is_classifier(estimator))
+        # As a list: a splitter that shuffles would divide each time anew.
+        folds = list(splitter.split(X, y, groups))
 
-        def scores_at(*values) -> np.ndarray:
-            search.set_params(param_grid={names[0]: list(values)})
-            found = search.fit(X, y, **(params or {})).cv_results_
-            of_folds = (found[f"split{k}_test_score"] for k in range(len(search.cv)))
-            return np.column_stack(list(of_folds))
+        def scores_at(epsilon) -> np.ndarray:
+            model = clone(estimator).set_params(**{names[0]: epsilon})
+            how = {"scoring": scoring, "cv": folds, "n_jobs": n_jobs, "params": params}
+            return cross_val_score(model, X, y, **how, error_score="raise")
 
         if score_name is None:
             name_of_score = getattr(scoring, "__name__", scoring)
             if isinstance(name_of_score, str):
                 shown = name_of_score.replace("neg_", "negative ", 1)
                 score_name = shown.replace("_", " ").capitalize()
-        # The baseline first: a budget refuses it before anything is spent.
-        level = _without_privacy(lambda: scores_at(None)) if baseline else None
+        level = None
+        if baseline:  # first: a budget refuses it before anything is spent
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyLeakWarning)
+                level = float(scores_at(None).mean())
         display = cls(
             baseline_score=level,
             epsilons=epsilons,
-            scores=scores_at(*epsilons.tolist()),
+            scores=np.stack([scores_at(epsilon) for epsilon in epsilons.tolist()]),
             score_name=score_name,
         )
         return display.plot(ax, **line_kw)

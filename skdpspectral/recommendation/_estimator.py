@@ -10,29 +10,15 @@ from scipy import sparse
 from sklearn.base import clone
 
 from .._base.estimator import PrivateEstimator
-from .._statistics.statistic import Statistic
-from .._tables.columns import column_names
-from .._tables.files import parquet
+from .._tables.clusters import ClusterUsers
 from .._tables.ids import IdIndex, joined_ids
 from .._tables.table import table_shape
-from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
-from ._item_models import MOST_RATERS, FoundItems
-from ._kernels import RatingsChunk, UserRatings
+from ._item_models import MOST_ITEMS, MOST_RATERS, FoundItems
+from ._kernels import UserRatings
 from ._kernels_models import ItemModel
-from ._ratings_by_part import (
-    ClusterParts,
-    ClusterRatings,
-    RatingsByPart,
-    UnreadParts,
-    unread_parts,
-)
-from ._table_columns import (
-    N_BUCKETS,
-    catalog_of_data,
-    find_columns,
-    index_of,
-    item_codes,
+from ._ratings import (
+    Ratings,
     open_path,
     read_catalog,
     read_range,
@@ -44,17 +30,17 @@ from ._table_columns import (
 class FittedItems(NamedTuple):
     """What a fit has released of the items, and the users' ratings and ids."""
 
-    catalog: Any
+    catalog: IdIndex
     plan: PrivacyPlan
     found: FoundItems
-    rows: UserRatings | ClusterRatings
+    rows: UserRatings | ClusterUsers
     index: IdIndex | None
 
 
 class CatalogEstimator(PrivateEstimator):
     """Base class of estimators with `items`, `item_features` and `rating_range`."""
 
-    def _statistic(self, n_items: int) -> Statistic:
+    def _statistic(self, n_items: int) -> Any:
         """Return what a fit with so many items releases."""
         raise NotImplementedError
 
@@ -64,7 +50,7 @@ class CatalogEstimator(PrivateEstimator):
         Parameters
         ----------
         n_items : int
-            Number of items of the catalog, or of hash buckets.
+            Number of items of the catalog.
 
         Returns
         -------
@@ -99,13 +85,18 @@ class CatalogEstimator(PrivateEstimator):
             If a parameter or the catalog is invalid.
         """
         self._check_parameters()
-        n_rows, table = table_shape(open_path(X))[0], None
+        n_rows, ratings = table_shape(open_path(X))[0], None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
             y = None if sparse.issparse(X) else np.zeros(n_rows)
-            table = unread_parts(clone(self), X, y, reset=True)
-        return self.privacy_plan(len(self._catalog(table)))
+            ratings = Ratings(clone(self), X, y, reset=True)
+        return self.privacy_plan(len(self._catalog(ratings)))
 
-    def _plan(self, statistic: Statistic) -> PrivacyPlan:
+    def _plan(self, statistic) -> PrivacyPlan:
+        if len(statistic.features) > MOST_ITEMS:
+            raise ValueError(
+                f"items must be at most 2**26 - 1 = {MOST_ITEMS}: sums over the items "
+                "of a user would not be exact enough for the guarantee"
+            )
         neighbors = Neighbors.ADD_REMOVE_ONE
         return self._planned(statistic, unit=Unit.USER, neighbors=neighbors)
 
@@ -125,72 +116,44 @@ class CatalogEstimator(PrivateEstimator):
             "rating_range=(1, 5); it must not be taken from the ratings"
         )
 
-    def _catalog(self, table: UnreadParts | None):
-        """Return an index of items, or a number of buckets."""
-        if self.items is None and table is not None and table.n_items is not None:
-            return index_of(np.arange(table.n_items))
-        if self.items is None and self.item_features is not None and table is not None:
+    def _catalog(self, ratings: Ratings | None = None) -> IdIndex:
+        """Return an index of the items."""
+        if self.items is not None:
+            refuse_another_order(self.item_features, self.items)
+            return read_catalog(self.items)
+        if ratings is not None and ratings.n_items is not None:
+            return read_catalog(range(ratings.n_items))
+        if self.item_features is not None:
             raise ValueError("item_features requires items=..., whose order it follows")
-        if self.items is None and not self._is_private():
-            accountant = self._governing_accountant()
-            if accountant is not None:  # a budget refuses before items are read
-                accountant.check(self._plan(self._statistic(1)))
-            found = table.read()
-            if isinstance(found, ClusterParts):
-                raise ValueError("items is required for X on a cluster")
-            return catalog_of_data(found.items)
-        refuse_another_order(self.item_features, self.items)
-        return read_catalog(self.items)
-
-    def _set_catalog(self, catalog) -> None:
-        """Set the ids of the items, or the numbers of their buckets."""
-        self.hashed_ = isinstance(catalog, range)
-        n_items = len(catalog)
-        ids = np.arange(n_items) if self.hashed_ else catalog.ids
-        self.items_ = ids.copy()
-
-    def _fitted_catalog(self):
-        """Return the catalog of the last fit."""
-        return range(len(self.items_)) if self.hashed_ else index_of(self.items_)
+        if self._is_private() or ratings is None:
+            raise ValueError(
+                "items is required: pass the public catalog of item ids, such as "
+                "items=range(n); the ids in the ratings are private"
+            )
+        accountant = self._governing_accountant()
+        if accountant is not None:  # a budget refuses before items are read
+            accountant.check(self._plan(self._statistic(1)))
+        return ratings.read().distinct_items().without_codes()
 
     def _released_items(self, X, y=None, begin=None) -> FittedItems:
         """Charge a fit, and release what its statistic tells of the items.
 
         `begin` returns the progress of a fit, given its plan.
         """
-        unread = unread_parts(self, X, y, reset=True)
-        given = y is not None or getattr(self, "implicit", False)
-        self._warn_of_columns(X, getattr(self, "rating_feature", None), given)
+        unread = Ratings(self, X, y, reset=True)
+        unread.warn_of_others()
         catalog = self._catalog(unread)
-        self._warn_of_buckets(catalog)
         statistic = self._statistic(len(catalog))
         plan = self._plan(statistic)
         # It is charged here, and values are read from here on.
-        release, table = self._start_release(plan, unread)
-        rows, index = self._grouped(table, catalog)
+        release, ratings = self._start_release(plan, unread)
+        rows, index = self._grouped(ratings, catalog)
         found = statistic.run(release, rows, begin(plan) if begin else None)
         return FittedItems(catalog, plan, found, rows, index)
 
-    def _grouped(self, table: RatingsByPart | ClusterParts, catalog):
+    def _grouped(self, ratings: Ratings, catalog: IdIndex):
         """Return the ratings of items of the catalog by user, and the users' ids."""
-        limits = self._limits()
-        rows: UserRatings | ClusterRatings
-        index: IdIndex | None
-        if isinstance(table, ClusterParts):
-            rows, index = ClusterRatings(table, catalog, limits), None
-        else:
-            found, counts = table.counted_users()
-            index = found
-
-            def parts():
-                for users, items, ratings in table.parts():
-                    # Codes of the rows are at hand if the table is one part.
-                    known = found.codes is not None
-                    codes = found.codes if known else found.find(users, "user_feature")
-                    ratings = np.clip(ratings, *limits)
-                    yield RatingsChunk(codes, item_codes(catalog, items), ratings)
-
-            rows = UserRatings(parts(), counts, len(catalog), *units(limits))
+        rows, index = ratings.grouped(catalog, self._limits())
         if rows.n_users > MOST_RATERS:
             raise ValueError("user_feature must contain at most 2**31 users")
         return rows, index
@@ -205,33 +168,6 @@ class CatalogEstimator(PrivateEstimator):
     def _set_offsets(self, model: ItemModel) -> None:
         self.level_ = float(self._in_units(model.level))
         self.item_offsets_ = self._units()[1] * model.offsets
-
-    def _warn_of_columns(self, X, ratings: str | None, given: bool) -> None:
-        """Warn of columns that are not used; one holds ratings that are not given."""
-        file = parquet(open_path(X))
-        names = column_names(X) if file is None else file.names
-        n_columns = self.n_features_in_ if names is None else len(names)
-        if n_columns <= 2:
-            return
-        used = find_columns(self, names, n_columns)
-        labels = [f"x{j}" for j in range(n_columns)] if names is None else names
-        rest = [str(label) for j, label in enumerate(labels) if j not in used]
-        rest = [label for label in rest if given or label != ratings]
-        if rest:
-            warn(
-                "columns of X besides users and items are not used: "
-                f"{', '.join(rest[:5])}{', ...' if len(rest) > 5 else ''}",
-                UserWarning,
-            )
-
-    def _warn_of_buckets(self, catalog) -> None:
-        if isinstance(catalog, range) and self.items is None:
-            warn(
-                f"items=None: item ids are hashed into {N_BUCKETS} buckets, because "
-                "the item ids in the data are private; pass the public catalog as "
-                "items=...",
-                UserWarning,
-            )
 
 
 @dataclass(frozen=True)

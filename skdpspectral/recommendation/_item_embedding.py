@@ -23,15 +23,9 @@ from .._tables.columns import column_names
 from ..accounting import PrivacyAccountant
 from . import _kernels_models
 from ._estimator import CatalogEstimator
-from ._item_models import MOST_ITEMS, ItemComponents, ItemFeatures
+from ._item_models import ItemComponents, ItemFeatures
 from ._kernels_models import FACTOR_RIDGE, OFFSET_RIDGE, TASTE_RIDGE
-from ._table_columns import (
-    find_columns,
-    item_codes,
-    joined_columns,
-    public_features,
-    read_ratings,
-)
+from ._ratings import Ratings, beside_users, find_columns, public_features, read_catalog
 
 # What stands before the public features: a prediction for the average user, and the
 # features that tastes differ in beside public ones.
@@ -68,12 +62,11 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     item_feature : int or str, default="item_id"
         Position or name of the column of items. The default likewise uses the second
         column.
-    items : array-like of shape (n_items,), int or None, default=None
+    items : array-like of shape (n_items,) or None, default=None
         Public catalog of item ids (``range(n)`` for ids 0 to n - 1), which must not be
         read from the ratings. Ratings of other items are ignored, and these items embed
-        as the average one. An integer hashes ids into this many buckets. None uses the
-        columns of a sparse matrix. For a table, None uses its items with
-        ``epsilon=None``, and 512 buckets with a budget, with a warning.
+        as the average one. None uses the columns of a sparse matrix, and with
+        ``epsilon=None`` the items of a table; with a budget, a table needs a catalog.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, placed before the
         components. Columns of a dataframe keep their names. Features are centered and
@@ -104,11 +97,9 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         but the mean are scaled so that a single penalty of 100, the default of
         :class:`~skdpspectral.LRSRegressor`, suits all of a user's weights.
     items_ : ndarray of shape (n_items,)
-        The catalog, or the numbers of the buckets.
+        The catalog.
     item_feature_names_ : ndarray of shape (n_item_features,)
         Names of the public features, empty if they have none.
-    hashed_ : bool
-        Whether ids are hashed into buckets.
     {n_features_in_}
     {feature_names_in_}
     {privacy_}
@@ -165,7 +156,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         "method": [StrOptions({"offsets", "residuals"})],
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
-        "items": ["array-like", Interval(Integral, 1, MOST_ITEMS, closed="both"), None],
+        "items": ["array-like", None],
         "item_features": ["array-like", None],
         "rating_range": [tuple, list, np.ndarray, None],
     }
@@ -225,34 +216,29 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             self._check_parameters()
             self._limits()
             fitted = self._released_items(X, y)
-            n_factors = self._statistic(len(fitted.catalog)).n_factors
-            self._set_embedding(fitted.found, n_factors)
+            model, counts = fitted.found.model, fitted.found.counts
+            self._set_offsets(model)
+            self.item_popularity_ = fitted.found.popularity
+            last = model.features.shape[1] - self._statistic(len(counts)).n_factors
+            factors = model.features[:, last:]
+            self.components_ = factors.T.copy()
+            public = public_features(self.item_features, len(counts))
+            public = _kernels_models.public_columns(public)
+            parts = (
+                (OFFSET_RIDGE, model.offsets),
+                (TASTE_RIDGE, model.features[:, last - 1]),
+                (TASTE_RIDGE, _kernels_models.measured_columns(public, counts)),
+                (FACTOR_RIDGE, factors),
+            )
+            # A weight costs as much as it does under its own penalty.
+            scaled = [values * math.sqrt(PENALTY / ridge) for ridge, values in parts]
+            means = self._in_units(model.level + model.offsets)
+            self.item_embeddings_ = np.column_stack([means, *scaled])
             names = column_names(self.item_features) or ()
             self.item_feature_names_ = np.array([*map(str, names)], dtype=object)
-            self._set_catalog(fitted.catalog)
+            self.items_ = fitted.catalog.ids.copy()
             self.privacy_ = fitted.plan
         return self
-
-    def _set_embedding(self, found, n_factors: int) -> None:
-        """Set what was released of the items, and the columns that rest on it."""
-        model, counts = found.model, found.counts
-        self._set_offsets(model)
-        self.item_popularity_ = found.popularity
-        last = model.features.shape[1] - n_factors
-        factors = model.features[:, last:]
-        self.components_ = factors.T.copy()
-        public = public_features(self.item_features, len(counts))
-        public = _kernels_models.public_columns(public)
-        parts = (
-            (OFFSET_RIDGE, model.offsets),
-            (TASTE_RIDGE, model.features[:, last - 1]),
-            (TASTE_RIDGE, _kernels_models.measured_columns(public, counts)),
-            (FACTOR_RIDGE, factors),
-        )
-        # A weight costs as much as it does under its own penalty.
-        scaled = [values * math.sqrt(PENALTY / ridge) for ridge, values in parts]
-        means = self._in_units(model.level + model.offsets)
-        self.item_embeddings_ = np.column_stack([means, *scaled])
 
     def transform(self, X):
         """Replace each item id with the features and embedding of the item.
@@ -266,20 +252,19 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         Returns
         -------
         ndarray or dataframe of shape (n_rows, n_columns_out)
-            Users first, then the columns of the items. Items outside the catalog get
-            the values of the average item. Arrays with users that are no numbers have
-            dtype object.
+            Ids of users first, then the columns of the items. Items outside the catalog
+            get the values of the average item. Arrays with ids that float64 cannot hold
+            have dtype object.
         """
         check_is_fitted(self)
-        found = read_ratings(self, X)
+        ratings = Ratings(self, X, reset=False, rated=False)
+        users, items = ratings.read().ids()
         unknown = np.zeros((1, self.item_embeddings_.shape[1]))
         unknown[0, :2] = self.item_embeddings_[:, :2].mean(axis=0)
-        codes = item_codes(self._fitted_catalog(), found.items)
+        codes = read_catalog(self.items_).find(items, "item_feature")
         embedded = np.vstack([self.item_embeddings_, unknown])[codes]
-        names = found.table.names or [f"x{j}" for j in range(found.table.shape[1])]
-        names = self._names_out(names[found.user], names[found.item])
-        kind = output_container(self)
-        return joined_columns(found.column_of_users(), embedded, names, kind, X)
+        names, kind = self._names_out(*ratings.names_of_ids), output_container(self)
+        return beside_users(users, embedded, names, kind, ratings.index)
 
     def _n_columns_out(self, X) -> int | None:
         """Return the number of columns that :meth:`transform` makes of a table's."""

@@ -449,11 +449,16 @@ class ClicksModel(Combination):
     def parts(self) -> dict[str, UserSum]:
         p, jobs = len(self.features), self.n_jobs
         parts = {"clicks": UserSum("clicks", (p + 1,), jobs)}
-        if self.n_components != 0:
+        if self.has_pairs:
             size = max(self.most_head * (self.most_head + 1) // 2, p + 1)
             how = (size,), jobs, _PAIR_BOUND, "click-pairs"
             parts["pairs"] = UserSum("pairs", *how)
         return parts
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether pairs of items are released; a single item has none."""
+        return self.n_components != 0 and len(self.features) > 1
 
     @property
     def most_head(self) -> int:
@@ -461,7 +466,7 @@ class ClicksModel(Combination):
         return min(len(self.features), _MOST_HEAD)
 
     def shares(self) -> dict[str, float]:
-        return _CLICKS_ALONE if self.n_components == 0 else _CLICKS_AND_PAIRS
+        return _CLICKS_AND_PAIRS if self.has_pairs else _CLICKS_ALONE
 
     def remarks(self) -> tuple[str, ...]:
         return REMARKS
@@ -471,7 +476,7 @@ class ClicksModel(Combination):
         first = parts["clicks"].run(release, rows, _kernels_models.click_contributions)
         progress.step(1)
         found, factors = _Popularity(*first), np.zeros((p, 0))
-        if self.n_components != 0:
+        if self.has_pairs:
             # The size of the answer is public: what it is asked for is released.
             n_head = found.head_size(self.most_head)
             ask = partial(_kernels_models.click_contributions, scale=_PAIR_BOUND)

@@ -20,11 +20,10 @@ from .._tables.columns import read_entries
 from .._tables.ids import IdIndex
 from ..accounting import PrivacyAccountant
 from ._estimator import CatalogEstimator, RaterModels
-from ._item_models import MOST_ITEMS, ClicksModel, RatingsModel
+from ._item_models import ClicksModel, RatingsModel
 from ._kernels import UserRatings
 from ._kernels_models import ItemModel, click_weights, log_likings, user_weights
-from ._ratings_by_part import unread_parts
-from ._table_columns import item_codes, public_features, read_ratings
+from ._ratings import Ratings, public_features, read_catalog
 
 # Private factors of ratings by default.
 _N_FACTORS = 3
@@ -97,11 +96,10 @@ class DPMatrixFactorization(
         column.
     rating_feature : str, default="rating"
         Name of the column of ratings, for dataframes and files fitted without y.
-    items : array-like of shape (n_items,), int or None, default=None
+    items : array-like of shape (n_items,) or None, default=None
         Public catalog of item ids, which must not be read from the ratings. Ratings of
-        other items are ignored. An integer hashes ids into this many buckets. None uses
-        the columns of a sparse matrix. For a table, None uses its items with
-        ``epsilon=None``, and 512 buckets with a budget, with a warning.
+        other items are ignored. None uses the columns of a sparse matrix, and with
+        ``epsilon=None`` the items of a table; with a budget, a table needs a catalog.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, such as genres. They are
         standardized, and are important for quality at small budgets.
@@ -135,9 +133,7 @@ class DPMatrixFactorization(
     ridge_ : ndarray of shape (n_factors,)
         Penalties on the squared weights of a user.
     items_ : ndarray of shape (n_items,)
-        The catalog, or the numbers of the buckets.
-    hashed_ : bool
-        Whether ids are hashed into buckets.
+        The catalog.
     {n_features_in_}
     {feature_names_in_}
     {privacy_}
@@ -206,7 +202,7 @@ class DPMatrixFactorization(
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
         "rating_feature": [str],
-        "items": ["array-like", Interval(Integral, 1, MOST_ITEMS, closed="both"), None],
+        "items": ["array-like", None],
         "item_features": ["array-like", None],
         "rating_range": [tuple, list, np.ndarray, None],
         "implicit": ["boolean"],
@@ -248,11 +244,6 @@ class DPMatrixFactorization(
         self.verbose = verbose
 
     def _statistic(self, n_items: int) -> RatingsModel | ClicksModel:
-        if n_items > MOST_ITEMS:
-            raise ValueError(
-                f"items must be at most 2**26 - 1 = {MOST_ITEMS}, got {n_items}: sums "
-                "over the items of a user would not be exact enough for the guarantee"
-            )
         features = public_features(self.item_features, n_items)
         kind = ClicksModel if self.implicit else RatingsModel
         n_components = self.n_components
@@ -308,7 +299,7 @@ class DPMatrixFactorization(
             self._set_offsets(model)
         self.item_popularity_ = found.popularity
         self.item_factors_, self.ridge_ = model.features, model.ridge
-        self._set_catalog(catalog)
+        self.items_ = catalog.ids.copy()
 
     # -- several groups of users ------------------------------------------------------
 
@@ -321,11 +312,8 @@ class DPMatrixFactorization(
             raise ValueError(
                 "n_features is not used for a recommender: leave it as None"
             )
-        if self.items is None:
-            raise ValueError("items is required: all nodes need the same catalog")
-        catalog = self._catalog(None)
-        ids = catalog if isinstance(catalog, range) else catalog.ids
-        rows = (ids, self._limits(), bool(self.implicit))
+        catalog = self._catalog()
+        rows = (catalog.ids, self._limits(), bool(self.implicit))
         return Billboard(self._statistic(len(catalog)), (), rows)
 
     def _unread_group(self, board: Billboard, names, X, y=None) -> Callable:
@@ -333,7 +321,7 @@ class DPMatrixFactorization(
 
         `names` is None. ``read()`` returns the users' ratings and their ids.
         """
-        unread = unread_parts(self, X, y, reset=True)
+        unread = Ratings(self, X, y, reset=True)
         columns = (self.user_feature, self.item_feature)
         if hasattr(self, "feature_names_in_") and not all(
             isinstance(column, str) for column in columns
@@ -342,11 +330,11 @@ class DPMatrixFactorization(
                 "user_feature and item_feature must be column names if X has column "
                 "names: other nodes may have their columns in another order"
             )
-        return lambda: self._grouped(unread.read(), self._catalog(None))
+        return lambda: self._grouped(unread.read(), self._catalog())
 
     def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
         """Make public attributes of what was released, and models of users at hand."""
-        self._set_items(self._catalog(None), found)
+        self._set_items(self._catalog(), found)
         if rows is None:
             self.n_features_in_ = 2
         else:
@@ -427,10 +415,10 @@ class DPMatrixFactorization(
             has no models and issues this warning for every user.
         """
         check_is_fitted(self)
-        table = read_ratings(self, X)
-        own = self._models().codes(table.users, "user_feature")
+        users, items = Ratings(self, X, reset=False, rated=False).read().ids()
+        own = self._models().codes(users, "user_feature")
         self._warn_of_unknown(own)
-        return self._predicted(own, table.items)
+        return self._predicted(own, items)
 
     def _shared_prediction(self) -> str:
         if self._of_clicks():
@@ -438,7 +426,7 @@ class DPMatrixFactorization(
         return "level_ and item_offsets_, for the average user"
 
     def _predicted(self, own: np.ndarray, items) -> np.ndarray:
-        items = item_codes(self._fitted_catalog(), items)
+        items = read_catalog(self.items_).find(items, "item_feature")
         model = self._item_model()
         found = model.predict(items, own, self._models().weights_or_prior())
         if self._of_clicks():
@@ -473,14 +461,13 @@ class DPMatrixFactorization(
         """
         check_is_fitted(self)
         self._check_parameters()
-        unread = unread_parts(self, X, y, reset=False)
-        parts = list(unread.read().parts())
+        parts = list(Ratings(self, X, y, reset=False).read().parts())
         find = self._models().codes
         own = [find(part.users, "user_feature") for part in parts]
         self._warn_of_unknown(np.concatenate(own))
         found = map(self._predicted, own, (part.items for part in parts))
         predictions = np.concatenate(list(found))
-        ratings = np.concatenate([part.ratings for part in parts])
+        ratings = np.concatenate([part.values for part in parts])
         private = self._was_private()
         return pooled_score(self, ratings, predictions, sample_weight, private=private)
 
@@ -523,7 +510,7 @@ class DPMatrixFactorization(
         Raises
         ------
         ValueError, TypeError
-            If a parameter is invalid, or items are hashed into buckets.
+            If a parameter is invalid.
         ImportError
             If `as_frame` is set and pandas is not installed.
 
@@ -549,11 +536,6 @@ class DPMatrixFactorization(
         if popularity is None:
             popularity = 1.0 if self._of_clicks() else 2.0
         n, popularity = _check_lists(n, exclude_seen, popularity, as_frame)
-        if self.hashed_:
-            raise ValueError(
-                "items were hashed into buckets, and buckets cannot be recommended: "
-                "fit with the public catalog as items=..."
-            )
         models = self._models()
         own = models.codes(users, "users")
         self._warn_of_unknown(own, "users")
@@ -639,8 +621,8 @@ class DPMatrixFactorization(
         """
         check_is_fitted(self)
         self._check_parameters()
-        table = unread_parts(self, X, y, reset=False).read()
-        rows, index = self._grouped(table, self._fitted_catalog())
+        ratings = Ratings(self, X, y, reset=False).read()
+        rows, index = self._grouped(ratings, read_catalog(self.items_))
         models = self._models()
         if models.index is not None:
             models.index.find(index.ids, "user_feature")  # of one kind with the others

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from ..accounting import gaussian_epsilon
 from ..mechanisms import Concern
 from ..mechanisms._plan import by_weight
-from ._facts import Facts
+from ._facts import EXTERNAL, Facts
 
 Answers = list[tuple[str, list[str]]]
 
@@ -61,20 +61,8 @@ def _times_of_steps(n: float, epsilon: float, delta: float) -> str:
     return _times(n * epsilon, delta * grown)
 
 
-def _right(epsilon: float, delta: float) -> str:
-    """Return the largest success rate of guessing one bit, in percent."""
-    odds = math.exp(-epsilon)
-    return _rounded(100.0 * min(1.0, (1.0 + delta * odds) / (1.0 + odds)), 3)
-
-
 def _pair(epsilon: float | None, delta: float) -> str:
     return f"epsilon = {number(epsilon)}, delta = {delta:g}"
-
-
-def _limit(facts: Facts) -> tuple[float, float] | None:
-    """Return what a budget bounds whatever results decided what was fitted next."""
-    budget = facts.budget or {}
-    return (budget["epsilon"], budget["delta"]) if facts.filtered else None
 
 
 def claim(facts: Facts) -> str:
@@ -83,7 +71,7 @@ def claim(facts: Facts) -> str:
         return "Nothing has been released so far."
     if not facts.private:
         return f"There is no privacy protection. {facts.why_not}"
-    epsilon, limit = facts.epsilon or 0.0, _limit(facts)
+    epsilon = facts.epsilon or 0.0
     becomes = f"becomes {_times(epsilon, facts.delta)}"
     if epsilon > _HUGE:
         becomes = "may become more than a million times as likely"
@@ -95,10 +83,10 @@ def claim(facts: Facts) -> str:
     ]
     if facts.budget:
         said.append("This requires all computations to be planned beforehand.")
-    if limit:
+    if facts.limit:
         said.append(
-            f"In any case, the budget sets the limit: {_times(*limit)} "
-            f"({_pair(*limit)})."
+            f"In any case, the budget sets the limit: {_times(*facts.limit)} "
+            f"({_pair(*facts.limit)})."
         )
     return " ".join(said)
 
@@ -111,52 +99,46 @@ def title(facts: Facts) -> str:
 # -- the person responsible ------------------------------------------------------------
 
 
-def _answered(asked: dict[str, list[Any]]) -> Answers:
+def _answered(asked: dict[str, Iterable[Any]]) -> Answers:
     """Return the questions that have answers, without empty paragraphs."""
     found = ((question, list(filter(None, said))) for question, said in asked.items())
     return [(question, said) for question, said in found if said]
 
 
 def _stated(facts: Facts, name: str) -> str:
-    if name not in facts.stated:
-        return "Not stated by the curator."
-    return f"The curator states: {facts.stated[name]}"
+    said = facts.stated.get(name)
+    return (
+        "Not stated by the curator." if said is None else f"The curator states: {said}"
+    )
 
 
 def _several(facts: Facts, ids: str) -> Iterator[str]:
     """Yield how people with several rows or user ids are protected."""
-    most, limit = facts.stated.get("units_per_person"), _limit(facts)
-
-    def all_change(odds: Callable[[float], str]) -> str:
-        sizes = (2, 5, 10) if most is None else (most,)
-        return "; ".join(f"{k:,d} {ids}: {odds(float(min(k, _MANY)))}" for k in sizes)
+    most, limit = facts.stated.get("units_per_person"), facts.limit
+    if most == 1:
+        yield "The curator states that no person has more than one."
+        return
 
     def odds(n: float) -> str:
+        if limit:  # whatever was fitted, and however it was chosen
+            return _times_of_steps(n, *limit)
         if facts.mu is not None:
             return _times(gaussian_epsilon(n * facts.mu, facts.delta), facts.delta)
         return _times_of_steps(n, facts.epsilon or 0.0, facts.delta)
 
-    if not facts.promised:
-        return
-    if most == 1:
-        yield "The curator states that no person has more than one."
-        return
     yield f"A person with several {ids} is protected less than this page says."
     if most:
         yield f"The curator states that no person has more than {most}."
+    elif "unit_meaning" not in facts.stated:
+        yield f"How many {ids} a person may have: not stated by the curator."
     if "spiked-gaussian" in facts.assumptions:
         yield "How much less is not known: the promise rests on a model of single rows."
-    else:
-        yield f"If all of them change, {all_change(odds)}."
-        if facts.ledger:
-            yield "Like the total, this assumes that all fits were planned in advance."
-    if limit:
-        yield (
-            "Whatever was fitted, and however it was chosen, the budget sets the "
-            f"limit. {all_change(lambda n: _times_of_steps(n, *limit))}."
-        )
-    if not most and "unit_meaning" not in facts.stated:
-        yield f"How many {ids} a person may have: not stated by the curator."
+        return
+    sizes = (2, 5, 10) if most is None else (most,)
+    each = (f"{k:,d} {ids}: {odds(float(min(k, _MANY)))}" for k in sizes)
+    yield f"If all of them change, {'; '.join(each)}."
+    if facts.ledger and not limit:
+        yield "Like the total, this assumes that all fits were planned in advance."
 
 
 _AMONG = (
@@ -208,8 +190,9 @@ def _remarks(facts: Facts) -> str:
 
 def _strength(facts: Facts) -> Iterator[Any]:
     """Yield how strong the protection is, as the success of a guess."""
-    epsilon = facts.epsilon or 0.0
-    right = by_pair = _right(epsilon, facts.delta)
+    odds = math.exp(-(facts.epsilon or 0.0))
+    worst = 100.0 * min(1.0, (1.0 + facts.delta * odds) / (1.0 + odds))
+    right = by_pair = _rounded(worst, 3)
     why = "the worst of all methods with this epsilon and delta."
     if facts.distance is not None:
         right = _rounded(50.0 * (1.0 + facts.distance), 3)
@@ -224,7 +207,6 @@ def _strength(facts: Facts) -> Iterator[Any]:
         f"likely. With the results, the guess is right in at most {right} % of cases. "
         f"Without them, it is 50 %. This is the limit for {why}"
     )
-    yield epsilon > 10.0 and "This is little protection by itself."
     yield (
         "The results describe the whole group, and may therefore suggest something "
         "about one person. They would do so even without that person's data."
@@ -233,7 +215,6 @@ def _strength(facts: Facts) -> Iterator[Any]:
 
 def _spent(facts: Facts) -> Iterator[Any]:
     """Yield what was spent, and what is left."""
-    budget = facts.budget
     if not facts.private:
         yield "No figure limits what was given away."
         return
@@ -246,20 +227,15 @@ def _spent(facts: Facts) -> Iterator[Any]:
             "rows: ask for the statement of that ledger. Of a step of a pipeline, or "
             "the best_estimator_ of a search, ask for the statement of the whole."
         )
-    elif not budget:
+    elif not (budget := facts.budget):
         yield "No budget limits what may follow."
-    if budget:
-        left = budget["remaining_epsilon"]
+    else:
+        left = _rounded(budget["remaining_epsilon"], 5, ROUND_FLOOR)
         yield (
             f"The budget is epsilon = {budget['epsilon']:g} at delta = "
             f"{budget['delta']:g}. The ledger refuses what would exceed it, before any "
-            "value is read."
-        )
-        yield (
-            f"One more fit may cost up to epsilon = {_rounded(left, 5, ROUND_FLOOR)}. "
-            "Costs do not add up linearly."
-            if left
-            else "Nothing of it remains."
+            f"value is read. One more fit may cost up to epsilon = {left}; costs do "
+            "not add up linearly."
         )
 
 
@@ -271,32 +247,49 @@ def for_the_person_responsible(facts: Facts) -> Answers:
     others = [name for name in _PARTIES if name in facts.parties]
     weaker = [name for name in others if name in ("parts", "server")]
     how = weaker or others[:1] or ["ledger" if ledger else "alone"]
-    n_units, n = stated.get("n_units"), facts.n_units or stated.get("n_units")
+    n = facts.n_units or stated.get("n_units")
     secret, public = facts.neighbors == "add-remove-one", f"number of {unit}s"
-    searched = facts.kind == "search" or "exponential" in kinds
-    rely = "rely only on the budget" if facts.filtered else "it is not a promise"
+    rely = "rely only on the budget" if facts.limit else "it is not a promise"
     who = "Each user, with all of their rows: one value of the column of users."
-    asked: dict[str, list[Any]] = {
+    of_promises: dict[str, Iterable[Any]] = {
+        f"What if one person has several {ids}?": _several(facts, ids),
+        "Against whom?": [
+            "Against anybody who sees the results, even if they know all other rows.",
+            *(_PARTIES[name][0] for name in how),
+        ],
+        "How strong is the protection?": _strength(facts),
+        "Is the number of people or rows secret?": [
+            f"Yes. The {public} is protected."
+            if secret
+            else f"No. The {public} is taken to be public{f': {n}' if n else ''}.",
+            secret and n and f"The curator states it all the same: {n}.",
+        ],
+        "What do a server and other parties see?": [
+            facts.n_clients and f"The data are those of {facts.n_clients} clients.",
+            *(_PARTIES[name][1] for name in how),
+            others
+            and "Somebody with rows at several clients is protected less than this "
+            "page says.",
+        ],
+        "What does the promise rest on?": [
+            *(f"The promise holds only {each}." for each in facts.conditions),
+            not facts.conditions and "Nothing is assumed of the values in the data.",
+            "server" in how
+            and "The server adds the planned noise, and shows nobody the exact sums.",
+            ledger
+            and "The total assumes that all fits were planned in advance. If results "
+            f"decided what was fitted next, {rely}.",
+            "The program is unchanged, and nobody can predict its random numbers.",
+        ],
+    }
+    asked: dict[str, Iterable[Any]] = {
         "Who is protected?": [
             not private and f"Nobody. {facts.why_not}",
             private and not promised and "Nothing was released.",
             promised and (who if unit == "user" else "Every single row of the data."),
             "unit_meaning" in stated and _stated(facts, "unit_meaning"),
         ],
-        f"What if one person has several {ids}?": list(_several(facts, ids)),
-        "Against whom?": [
-            "Against anybody who sees the results, even if they know all other rows.",
-            *(_PARTIES[name][0] for name in how),
-        ]
-        * promised,
-        "How strong is the protection?": list(_strength(facts)) if promised else [],
-        "Is the number of people or rows secret?": [
-            secret and f"Yes. The {public} is protected.",
-            secret and n_units and f"The curator states it all the same: {n_units}.",
-            not secret
-            and f"No. The {public} is taken to be public{f': {n}' if n else ''}.",
-        ]
-        * promised,
+        **(of_promises if promised else {}),
         "What is not protected?": [
             "Names and types of columns, classes, categories, bounds, and all other "
             "parameters. They are public, and must not have been read off the data.",
@@ -314,7 +307,7 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         else ["All that was learned from the data."],
         "Was anything chosen or tuned on the data outside this account?": [
             promised
-            and searched
+            and (facts.kind == "search" or "exponential" in kinds)
             and "The figures have the cost of a private search. Anything else:",
             _stated(facts, "tuning"),
             promised
@@ -323,28 +316,9 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         ],
         "Were the same data used for other releases?": [
             _stated(facts, "other_releases"),
-            "approximate-dp" in kinds
+            facts.external
             and "Entries of other tools, on their word, are in the figures.",
         ],
-        "What do a server and other parties see?": [
-            facts.n_clients and f"The data are those of {facts.n_clients} clients.",
-            *(_PARTIES[name][1] for name in how),
-            others
-            and "Somebody with rows at several clients is protected less than this "
-            "page says.",
-        ]
-        * promised,
-        "What does the promise rest on?": [
-            *(f"The promise holds only {each}." for each in facts.conditions),
-            not facts.conditions and "Nothing is assumed of the values in the data.",
-            "server" in how
-            and "The server adds the planned noise, and shows nobody the exact sums.",
-            ledger
-            and "The total assumes that all fits were planned in advance. If results "
-            f"decided what was fitted next, {rely}.",
-            "The program is unchanged, and nobody can predict its random numbers.",
-        ]
-        * promised,
         "What was released?": [
             not facts.entries and "Nothing so far.",
             ledger and facts.entries and "The releases in the table of entries.",
@@ -358,7 +332,7 @@ def for_the_person_responsible(facts: Facts) -> Answers:
             f"single {unit} are hidden, except with a small probability.",
             promised and _remarks(facts),
         ],
-        "What has been spent, and what is left?": list(_spent(facts)),
+        "What has been spent, and what is left?": _spent(facts),
         "What if a fit failed?": [
             "It stays charged: a cost is entered before any value is read. The figures "
             "include every failed fit."
@@ -370,7 +344,9 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         "How can this be checked?": [
             "Ask for the ledger's file and run: skdpspectral-ledger verify STATEMENT "
             "LEDGER. It makes the statement again from the ledger's entries, and names "
-            "what no ledger can confirm. Both may have been rewritten together.",
+            "what no ledger can confirm. Both may have been rewritten together."
+            if ledger
+            else "Ask for the statement of its ledger, which can be made again.",
         ],
     }
     return _answered(asked)
@@ -389,8 +365,8 @@ def _composition(facts: Facts) -> Iterator[Any]:
             "Some costs are privacy curves: totals are upper bounds by privacy-loss "
             "distributions, for mechanisms fixed beforehand (lemma dominating)."
         )
-    elif "exponential" in facts.kinds:
-        yield "Costs of exponential mechanisms have a mu as an upper bound."
+    elif {"exponential", "gaussian-dp"}.intersection(facts.kinds):
+        yield "Choices by votes and other tools have a mu as an upper bound."
     else:
         yield "All mechanisms are Gaussian, and totals are exact."
     if not facts.curves:
@@ -404,7 +380,7 @@ def _composition(facts: Facts) -> Iterator[Any]:
         yield (
             "The budget is a filter whose limits were fixed when the ledger was made. "
             "It holds for entries chosen adaptively (lemma box-filter)"
-            f"{'' if facts.filtered else ', but not for bounds of a model of rows'}."
+            f"{'' if facts.limit else ', but not for bounds of a model of rows'}."
         )
     elif facts.ledger:
         yield "Without a budget, a total is no bound if results chose when to state it."
@@ -414,21 +390,19 @@ def _composition(facts: Facts) -> Iterator[Any]:
 
 def for_the_auditor(facts: Facts) -> Answers:
     """Answer what an auditor asks, with names of lemmas."""
-    promised, private, seeded = facts.promised, facts.private, facts.seeded
-    ledger, kinds = facts.ledger or {}, set(facts.kinds)
+    promised, private, ledger = facts.promised, facts.private, facts.ledger or {}
 
-    def of_noise(said: str) -> list[Any]:
-        own = kinds - {"approximate-dp", "exact"}
-        only = "" if private or seeded else "Of releases with noise alone: "
-        return [
-            kinds == {"exact"} and "No noise was added.",
-            own and f"{only}{said}",
-            "approximate-dp" in kinds and "Nothing is known of other tools' entries.",
-        ]
-
+    own = set(facts.kinds) - {*EXTERNAL, "exact"}
+    drawn = (
+        "A seed that was given: no privacy against anybody who knows it."
+        if facts.seeded
+        else "Noise comes from a cryptographic generator (AES-128 in counter mode, or "
+        "ChaCha20), with fresh keys of the operating system for each fit. The "
+        "guarantee holds if nobody can tell its output from truly random numbers."
+    )
     mu = "" if facts.mu is None else f", mu = {_rounded(facts.mu, 6)}"
     n, days = ledger.get("entries"), [ledger.get(f"{k}_day") for k in ("first", "last")]
-    asked: dict[str, list[Any]] = {
+    asked: dict[str, Iterable[Any]] = {
         "Guarantee": [
             not private and f"None. {facts.why_not}",
             private and not promised and "Nothing was released so far.",
@@ -443,41 +417,32 @@ def for_the_auditor(facts: Facts) -> Answers:
             f"delta. It is zero-concentrated with rho = "
             f"{_rounded(0.5 * facts.mu**2, 4)}.",
         ],
-        "Composition": list(_composition(facts)),
-        "Floating point": of_noise(
-            "Values and noise are added exactly, on a grid of a power of two that the "
-            "table of releases has. Rounding to it, and errors of summation, are part "
-            "of each mu (lemmas grid and charge)."
-        ),
-        "Source of randomness": of_noise(
-            "A seed that was given: no privacy against anybody who knows it."
-            if seeded
-            else "A cryptographic generator (AES-128 in counter mode, or ChaCha20), "
-            "with fresh keys of the operating system for each fit. The guarantee holds "
-            "if nobody can tell its output from truly random numbers."
-        ),
+        "Composition": _composition(facts),
+        "Noise": [
+            facts.kinds == ["exact"] and "No noise was added.",
+            own
+            and "Values and noise are added exactly, on a grid of a power of two that "
+            "the table of releases has. Rounding to it, and errors of summation, are "
+            "part of each mu (lemmas grid and charge).",
+            own and drawn,
+            facts.external and "Nothing is known of other tools' entries.",
+        ],
         "Software": [
             ", ".join(f"{name} {version}" for name, version in facts.versions.items()),
             "Of the process that made this statement: a ledger has no versions.",
         ],
         "Ledger": [
-            not ledger
-            and "A statement of a fit alone: verify looks for its entry in a ledger.",
+            f"{'1 entry' if n == 1 else f'{n} entries'} of the ledger {ledger['id']}."
+            if ledger
+            else "A statement of a fit alone.",
             "separate" in facts.parties
             and not ledger
             and "Each client has a ledger of its own, and can make a statement of it.",
-            ledger
-            and f"{'1 entry' if n == 1 else f'{n} entries'} of the ledger "
-            f"{ledger['id']}.",
             n
             and f"Charged on {' to '.join(dict.fromkeys(days))}, by the clock of their "
             "hosts, in UTC.",
             ledger
             and f"Digest of all entries: {ledger['digest'] or 'none'}. It has no key.",
-        ],
-        "Leaks": [
-            "Steps of a PrivatePipeline that leak are refused, or void its guarantee. "
-            "privacy_report has verdicts on the steps of other compositions.",
         ],
     }
     return _answered(asked)

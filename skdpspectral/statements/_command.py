@@ -1,40 +1,99 @@
-"""``skdpspectral-ledger``, with the checking of statements."""
+"""``skdpspectral-ledger``: show, check, export, back up and verify ledgers."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import LedgerError
-from ..accounting._ledger import command
-from ..mechanisms import PrivacyPlan
-from ._facts import UNCONFIRMED, Facts, facts_in, fit_facts, ledger_facts
+from ..accounting._ledger import report, store
+from ..accounting._ledger.accountant import place_of
+from ._facts import UNCONFIRMED, Facts, facts_in, ledger_facts
 from ._page import record_in
 from ._statement import Statement
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
+    parser = argparse.ArgumentParser(
+        prog="skdpspectral-ledger",
+        description="Read, check, export and back up ledgers of privacy spending.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    place = "file of the ledger, or postgresql://user@host/database"
+    for run, what, before, after in (
+        (_show, "Print what was spent, and by which entries.", "", ""),
+        (_check, "Exit with 1 unless entries are undamaged and add up.", "", ""),
+        (_export, "Write all entries as lines of JSON.", "", ""),
+        (_backup, "Copy a ledger while it is in use.", "", "copy"),
+        (_verify, "Exit with 1 if a statement differs from a ledger.", "statement", ""),
+    ):
+        one = commands.add_parser(run.__name__[1:], help=what, description=what)
+        if before:
+            one.add_argument(before, help="file to read")
+        one.add_argument("ledger", help=place)
+        if after:
+            one.add_argument(after, help="file to make")
+        one.set_defaults(run=run)
+    options = parser.parse_args(arguments)
+    try:
+        with store.transaction(place_of(options.ledger), keep=False, damaged=True):
+            pass  # an accountant would make one
+        return int(options.run(options))
+    except (ImportError, LedgerError, OSError, ValueError) as error:
+        print(plain(f"skdpspectral-ledger: {error}"), file=sys.stderr)
+        return 2
 
-    def add_verify(add: Callable[..., argparse.ArgumentParser]) -> None:
-        what = "Check a statement against a ledger; exit with 1 if they differ."
-        parser = add("verify", _verify, what, before="statement")
-        parser.description = f"{what} What no ledger can confirm is named."
 
-    return command.run_command(arguments, (add_verify,))
+def plain(text: str) -> str:
+    """Return text of others for a terminal: one line, without control characters."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def faults_of(path: str) -> tuple[list[str], int]:
+    """Return the faults of a ledger, a sentence each, and its number of entries."""
+    with store.transaction(place_of(path), keep=False, damaged=True) as locked:
+        locked.check_pages()
+        return list(report.faults(locked)), locked.sums.head[0]
+
+
+def _show(options: argparse.Namespace) -> int:
+    accountant = PrivacyAccountant(path=options.ledger)
+    print(plain(str(accountant)))
+    for entry in accountant.ledger:
+        print(plain(report.sentence(entry)))
+    return _check(options, quiet=True)
+
+
+def _check(options: argparse.Namespace, quiet: bool = False) -> int:
+    found, number = faults_of(options.ledger)
+    for fault in found:
+        print(plain(fault), file=sys.stderr if quiet else sys.stdout)
+    if not found and not quiet:
+        accountant = PrivacyAccountant(path=options.ledger)
+        print(plain(f"{number} entries, no fault found. {accountant}"))
+    return int(bool(found))
+
+
+def _export(options: argparse.Namespace) -> int:
+    print(PrivacyAccountant(path=options.ledger).export(), end="")
+    return _check(options, quiet=True)
+
+
+def _backup(options: argparse.Namespace) -> int:
+    PrivacyAccountant(path=options.ledger).backup(options.copy)
+    return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
     with open(options.statement, encoding="utf-8", newline="") as file:
         text = file.read()
-    damage = command.faults(options.ledger)[0]
+    damage, _ = faults_of(options.ledger)
     if damage:
-        print(command.plain(f"the ledger is damaged: {damage[0]}"))
+        print(plain(f"the ledger is damaged: {damage[0]}"))
         return 1
     ledger = PrivacyAccountant(path=options.ledger)
     try:
@@ -46,39 +105,19 @@ def _verify(options: argparse.Namespace) -> int:
             "the statement has no record (a registry entry has none), or its record "
             "is damaged"
         )
-    print(command.plain(fault or confirmed))
+    print(plain(fault or confirmed))
     return 1 if fault else 0
 
 
 def _compared(text: str, facts: Facts, ledger: PrivacyAccountant) -> tuple[str, str]:
     """Return the first fault, or else what the ledger confirms and what it cannot."""
-    more = {name: getattr(facts, name) for name in UNCONFIRMED}
-    named = f"what the curator states ({', '.join(facts.stated)})"
-    beside = [named] * bool(facts.stated) + ["the versions of the software"]
     if facts.ledger is None:
-        (plan,) = facts.read_plans()
-        charged = ((e.id, PrivacyPlan.from_json(e.plan)) for e in ledger.ledger)
-        found = next((of for of in charged if _is_charged(plan, of[1])), None)
-        if found is None:
-            return (
-                f"the ledger has no entry of {plan.estimator} with epsilon="
-                f"{plan.epsilon:g}, delta={plan.delta:g}, these releases and remarks"
-            ), ""
-        again = fit_facts(plan, facts.n_units, **more)
-        said = f"Entry {found[0]} of the ledger confirms the figures."
-        beside += ["the number of rows"] * bool(again.n_units)
-        if _of_steps(found[1]):
-            beside.append("the releases within steps (but epsilon and delta of all)")
-        added = [text for text in plan.remarks if text not in found[1].remarks]
-        beside += [f"the remark {str(text)!r}" for text in added]
-    else:
-        n, own = facts.ledger["entries"], len(ledger.ledger)
-        if n > own:
-            return f"the statement has {n} entries, and the ledger {own}", ""
-        again = ledger_facts(ledger, n, **more)
-        said = f"Entries 1 to {n} of the ledger confirm the figures."
-        said += f" {own - n} came later." if own > n else ""
-    made = Statement(again)
+        return "the statement is of one fit: ask for the statement of its ledger", ""
+    n, own = facts.ledger["entries"], len(ledger.ledger)
+    if n > own:
+        return f"the statement has {n} entries, and the ledger {own}", ""
+    more = {name: getattr(facts, name) for name in UNCONFIRMED}
+    made = Statement(ledger_facts(ledger, n, **more))
     remade = made.to_json() if text.lstrip().startswith("{") else made.to_html()
     if text != remade:
         pairs = enumerate(itertools.zip_longest(text, remade))
@@ -86,30 +125,11 @@ def _compared(text: str, facts: Facts, ledger: PrivacyAccountant) -> tuple[str, 
         stated, right = (said[max(at - 30, 0) : at + 30] for said in (text, remade))
         line = text.count("\n", 0, at) + 1
         return f"line {line} says {stated!r} where it must say {right!r}", ""
+    said = f"Entries 1 to {n} of the ledger confirm the figures."
+    said += f" {own - n} came later." if own > n else ""
+    named = f"what the curator states ({', '.join(facts.stated)})"
+    beside = [named] * bool(facts.stated) + ["the versions of the software"]
     return "", f"{said} No ledger can confirm: {'; '.join(beside)}."
-
-
-def _of_steps(charged: PrivacyPlan) -> bool:
-    """Return whether a plan has the costs of a pipeline's steps."""
-    return any(getattr(m, "lemma", "") == "composition" for m in charged.mechanisms)
-
-
-def _is_charged(fitted: PrivacyPlan, charged: PrivacyPlan) -> bool:
-    """Return whether a plan is the charged one, with further remarks of the fit."""
-    blocks, of_charged = (dict(getattr(p, "blocks", ())) for p in (fitted, charged))
-    if blocks or of_charged:
-        return list(blocks) == list(of_charged) and all(
-            map(_is_charged, blocks.values(), of_charged.values())
-        )
-    if _of_steps(charged) and len(fitted.curves) == len(charged.curves):
-        costs = fitted.mu_beside_curves, charged.mu_beside_curves
-        if math.isclose(*costs, rel_tol=1e-9):  # shapes of steps came in the fit
-            fitted = replace(fitted, mechanisms=charged.mechanisms)
-    of_fit, needed = (
-        {(str(r), r.concern) for r in p.remarks} for p in (fitted, charged)
-    )
-    fitted, charged = (replace(p, remarks=()) for p in (fitted, charged))
-    return fitted.to_dict() == charged.to_dict() and needed <= of_fit
 
 
 if __name__ == "__main__":

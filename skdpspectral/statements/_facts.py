@@ -26,13 +26,15 @@ from ..mechanisms import (
 from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE
 from ..mechanisms._planned_releases import CURVE_TYPES
 
-FORMAT = "skdpspectral-statement-4"
+FORMAT = "skdpspectral-statement-5"
 # Groups of entries that a page shows.
 MOST_SHOWN = 40
 # Facts that no ledger has.
 UNCONFIRMED = ("stated", "versions")
 # What a curator states in numbers.
 NUMBERS = ("n_units", "units_per_person")
+# Kinds of what is entered on the word of others.
+EXTERNAL = {"approximate-dp", "gaussian-dp"}
 _CURVES = {SampledGaussian.kind, *(curve.kind for curve in CURVE_TYPES)}
 
 
@@ -88,9 +90,16 @@ class Facts:
         return not _CURVES.isdisjoint(self.kinds)
 
     @property
-    def filtered(self) -> bool:
-        """Whether a budget holds, whatever results decided what was fitted next."""
-        return bool(self.budget) and Assumption.SPIKED_GAUSSIAN not in self.assumptions
+    def external(self) -> bool:
+        """Whether other tools have spent something."""
+        return not EXTERNAL.isdisjoint(self.kinds)
+
+    @property
+    def limit(self) -> tuple[float, float] | None:
+        """What a budget bounds, whatever results decided what was fitted next."""
+        if self.budget is None or Assumption.SPIKED_GAUSSIAN in self.assumptions:
+            return None
+        return self.budget["epsilon"], self.budget["delta"]
 
     def read_plans(self) -> list[PrivacyPlan]:
         """Return the plans that are shown."""
@@ -127,7 +136,8 @@ def ledger_facts(
 ) -> Facts:
     """Return the facts of a ledger after some entries."""
     found = accountant._standing(n_entries)
-    ledger = {"id": found.id, "entries": len(found.entries), "digest": found.digest}
+    ledger = {"id": found.terms["id"], "entries": len(found.entries)}
+    ledger["digest"] = found.digest
     days = [f"{entry.time:%Y-%m-%d}" for entry in found.entries]
     ledger |= {"first_day": days[0], "last_day": days[-1]} if days else {}
     return _facts("ledger", "PrivacyAccountant", found, ledger=ledger, **more)
@@ -181,7 +191,7 @@ def _facts(
     for entry in entries:
         alike.setdefault((entry.plan, entry.label), []).append(entry)
     plans = [PrivacyPlan.from_json(text) for text, _ in alike]
-    epsilon = found.spent.epsilon
+    epsilon = found.spent().epsilon
     void = [plan.guarantee() for plan in plans if not plan.private]
     remarks = (remark for plan in plans for remark in plan.remarks)
     void += [str(said) for said in remarks if said.concern is Concern.LEAK]
@@ -190,13 +200,13 @@ def _facts(
     blocks = (name for plan in plans for name, _ in getattr(plan, "blocks", ()))
     if budget is not None:
         pair = {"epsilon": budget.epsilon, "delta": budget.delta}
-        budget = {**pair, "remaining_epsilon": found.remaining}
+        budget = {**pair, "remaining_epsilon": found.remaining().epsilon}
     return Facts(
         kind=kind,
         name=name,
         why_not=next(iter(void), None),
         epsilon=finite(epsilon),
-        delta=found.spent.delta,
+        delta=found.delta,
         mu=None if total.curves or total.failure else finite(total.mu),
         distance=total.distance,
         unit=unit,

@@ -19,7 +19,7 @@ from ._answers import (
     number,
     title,
 )
-from ._facts import MOST_SHOWN, Facts, finite
+from ._facts import EXTERNAL, MOST_SHOWN, Facts, finite
 
 
 def lemmas_of(mechanism: Any, choice: str = "") -> list[str]:
@@ -46,18 +46,19 @@ def release_table(plan: PrivacyPlan) -> list[list[Any]]:
     alike: dict[Any, tuple[list[str], PrivacyPlan]] = {}
     for name, block in getattr(plan, "blocks", ()):
         alike.setdefault(block.mechanisms, ([], block))[0].append(name)
-    parts = list(alike.values())[:MOST_SHOWN] or [([], plan)]
     table: list[list[Any]] = [[*HEADS, "kind", "grid", "lemmas"]]
-    for names, own in parts:
+    for names, own in list(alike.values())[:MOST_SHOWN] or [([], plan)]:
         others = f" and {len(names) - 3} others" if len(names) > 3 else ""
-        before = on_one_line(", ".join(names[:3])) + others
+        before = f"{on_one_line(', '.join(names[:3]))}{others}: " if names else ""
         for mechanism, choice, row in own.rows():
-            cells = [c if c != "inf" else "unlimited" for c in row]
+            cells = [
+                before + row[0],
+                *("unlimited" if c == "inf" else c for c in row[1:]),
+            ]
             grid = getattr(mechanism, "grid", None)
             shown = f"{grid:.6g}" if grid else ""
             if mechanism.lemma == "composition":  # the whole of a step
                 cells[1:5], shown = ["all", "", "", ""], ""
-            cells[0] = f"{before}: {cells[0]}" if names else cells[0]
             lemmas = ", ".join(lemmas_of(mechanism, choice))
             table.append([*cells, mechanism.kind, shown, lemmas])
     return table
@@ -89,7 +90,7 @@ def _entries(facts: Facts, plans: list[PrivacyPlan]) -> Iterator[str]:
         ("Entries", "What", "Label", "Epsilon of each", "Delta of each", "Number")
     ]
     for group, plan in zip(facts.entries, plans, strict=True):
-        external = [m.kind for m in plan.releases()] == ["approximate-dp"]
+        external = EXTERNAL.intersection(m.kind for m in plan.releases())
         what = plan.estimator + (" (another tool)" if external else "")
         figures = [number(finite(plan.epsilon)), number(plan.delta)]
         figures = figures if facts.private else ["no promise", ""]
@@ -209,22 +210,21 @@ def registry_entry(facts: Facts) -> str:
     said = {q: "\n".join(a) for q, a in for_the_person_responsible(facts)}
     many = facts.kind in ("stream", "ledger")
     private = {"epsilon": facts.epsilon, "delta": facts.delta}
-    curator = {"data_curator_name": stated["curator"], "data_curator_type": "TODO"}
     deployment: dict[str, dict[str, Any]] = {
         "basic": {
             "name": title(facts),
-            "data_curators": [curator],
+            "data_curators": [
+                {"data_curator_name": stated["curator"], "data_curator_type": "TODO"}
+            ],
             "description": facts.stated.get("description", said["What was released?"]),
             "intended_use": stated["intended_use"],
             "data_product_type": "Machine learning model",
             "data_product_region": "TODO",
-            "data_product_sector": "TODO",
             # A date is required.
             "publication_date": facts.stated.get("date", "1900-01-01"),
         },
         "dp_variant": {
             "variant_name": "Approximate DP",
-            "data_domain": "TODO",
             "unprotected_quantities": said["What is not protected?"],
         },
         "privacy_loss": {
@@ -237,15 +237,11 @@ def registry_entry(facts: Facts) -> str:
             "model_name": "Federated" if facts.parties else "Central",
             "trust_assumptions": said.get("Against whom?", "TODO"),
             "release_type": "Many releases" if many else "One release",
-            "actors": "TODO",
-            "access_type_details": "TODO",
         },
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": stated["tuning"],
             "mechanisms": f"Kinds: {', '.join(facts.kinds) or 'none'}.",
             "utility": stated["utility"],
-            "justification": "TODO",
-            "additional_information": said["How can this be checked?"],
         },
         "administrative": {
             "status": "Draft",

@@ -21,7 +21,7 @@ from ledger_tools import (
     y,
 )
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import ambient_accountant
@@ -115,18 +115,6 @@ def test_tasks_and_threads_that_a_block_starts_belong_to_it():
     assert counts(mine, other) == [4, 4]
 
 
-def test_a_copied_context_keeps_its_block():
-    mine, inner = PrivacyAccountant(), PrivacyAccountant()
-    with mine:
-        copied = contextvars.copy_context()
-        with inner:
-            copied.run(fit)
-            in_thread(copied.run, fit)
-    copied.run(fit)
-    fit()
-    assert counts(mine, inner) == [3, 0]
-
-
 def test_a_generator_may_be_resumed_in_another_context():
     """As fixtures and dependencies are: opened in one context, closed in another."""
     accountant, other = PrivacyAccountant(), PrivacyAccountant()
@@ -211,16 +199,6 @@ def test_a_search_in_a_block_is_sure_of_it_beside_those_of_others(name):
         grid = {"pca__n_components": [1, 2]}
         GridSearchCV(classifier(DPPCA(1)), grid, cv=2).fit(X, y)
     assert counts(accountant, other) == [5, 0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["threading", "loky"])
-def test_scores_of_an_estimator_that_was_made_before(name):
-    """joblib clones and pickles the last folds in a thread of its own."""
-    model, accountant = classifier(DPPCA(1)), PrivacyAccountant()
-    with accountant, joblib.parallel_config(name):
-        cross_val_score(model, X, y, cv=10, n_jobs=2, error_score="raise")
-    assert counts(accountant) == [10]
 
 
 # -- what estimators note --------------------------------------------------------------

@@ -16,33 +16,16 @@ from ledger_tools import DELTA, X, entries, fit_plan, in_processes, open_at_once
 from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.accounting._ledger.entries import LedgerEntry
 from skdpspectral.mechanisms import Neighbors, PrivacyPlan, Unit
 
-
-def through_joblib(accountant, folder):
-    joblib.dump(accountant, folder / "accountant.joblib")
-    return joblib.load(folder / "accountant.joblib")
-
-
 COPIES = {
-    "clone": lambda accountant, folder: clone(accountant),
-    "copy": lambda accountant, folder: copy.copy(accountant),
-    "deepcopy": lambda accountant, folder: copy.deepcopy(accountant),
-    "pickle": lambda accountant, folder: pickle.loads(pickle.dumps(accountant)),
-    "cloudpickle": lambda accountant, folder: pickle.loads(
-        cloudpickle.dumps(accountant)
-    ),
-    "joblib": through_joblib,
-    "named": lambda accountant, folder: accountant.named("label"),
-    "path": lambda accountant, folder: PrivacyAccountant(path=accountant.path),
-    "clone of an estimator": lambda accountant, folder: (
-        clone(DPPCA(accountant=accountant)).accountant
-    ),
-    "pickled estimator": lambda accountant, folder: (
-        pickle.loads(pickle.dumps(DPPCA(accountant=accountant))).accountant
-    ),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda accountant: pickle.loads(pickle.dumps(accountant)),
+    "cloudpickle": lambda accountant: pickle.loads(cloudpickle.dumps(accountant)),
+    "named": lambda accountant: accountant.named("label"),
+    "path": lambda accountant: PrivacyAccountant(path=accountant.path),
+    "clone": lambda accountant: clone(DPPCA(accountant=accountant)).accountant,
 }
 
 
@@ -73,9 +56,9 @@ def assert_refused(path, match, **parameters):
 
 
 @pytest.mark.parametrize("how", COPIES)
-def test_copies_share_ledger_and_budget(how, tmp_path):
+def test_copies_share_ledger_and_budget(how):
     accountant = PrivacyAccountant(1.4547, DELTA, failures=0)
-    other = COPIES[how](accountant, tmp_path)
+    other = COPIES[how](accountant)
     assert (other.epsilon, other.delta) == (1.4547, DELTA)
     other.charge(fit_plan())
     assert len(entries(accountant)) == 1
@@ -86,13 +69,13 @@ def test_copies_share_ledger_and_budget(how, tmp_path):
     assert other.spent() == accountant.spent()
 
 
-def test_hash_does_not_change_with_spending(tmp_path):
+def test_hash_does_not_change_with_spending():
     accountant = PrivacyAccountant(5.0, DELTA)
     pca = DPPCA(1, accountant=accountant)
     before = joblib.hash(accountant), joblib.hash(pca)
     accountant.charge(fit_plan())
     assert (joblib.hash(accountant), joblib.hash(pca)) == before
-    assert joblib.hash(COPIES["pickle"](accountant, tmp_path)) == before[0]
+    assert joblib.hash(COPIES["pickle"](accountant)) == before[0]
     assert joblib.hash(PrivacyAccountant(5.0, DELTA)) != before[0]
     # Common checks compare an estimator's state before and after use.
     state = pickle.dumps(accountant)
@@ -148,15 +131,6 @@ def test_handles_by_path_share(tmp_path, monkeypatch, name):
     assert [len(entries(handle)) for handle in (first, relative, linked)] == [3] * 3
     expected = sorted(["link", name, f"{name}-lock"])
     assert sorted(file.name for file in tmp_path.iterdir()) == expected
-
-
-def test_a_ledger_at_a_path_outlives_its_handles(tmp_path):
-    path = tmp_path / "ledger.db"
-    PrivacyAccountant(2.0, DELTA, path=path).charge(fit_plan(0.5))
-    gc.collect()
-    reopened = PrivacyAccountant(path=path)
-    assert (reopened.epsilon, reopened.delta) == (2.0, DELTA)
-    assert reopened.spent().epsilon == pytest.approx(0.5, rel=1e-9)
 
 
 @pytest.mark.slow
@@ -317,14 +291,3 @@ def test_ledger_as_a_table():
     assert table["epsilon"].tolist() == [0.5, 2.0]
     assert table["mu"].tolist() == [plan.mu for plan in plans]
     assert table["ledger_mu"].tolist() == table["mu"].tolist()
-
-
-def test_text_of_an_accountant():
-    accountant = PrivacyAccountant(2.0, DELTA)
-    assert repr(accountant) == "PrivacyAccountant(2, 1e-06)"
-    assert str(accountant).startswith("0 entries: epsilon=0 at delta=1e-06")
-    plan = fit_plan()
-    accountant.charge(plan)
-    text = f"epsilon={gaussian_epsilon(plan.mu, DELTA):.6g} at delta=1e-06"
-    assert f"1 entry: {text} per row, replace-one." in str(accountant)
-    assert repr(PrivacyAccountant()) == "PrivacyAccountant()"

@@ -22,10 +22,8 @@ from ledger_tools import (
     race_for_budget,
     y,
 )
-from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
-from sklearn.pipeline import FeatureUnion
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_epsilon
@@ -75,16 +73,6 @@ META_ESTIMATORS = {
             classifier(pca), n_estimators=5, n_jobs=2
         ).fit(X, y),
     ),
-    "column transformer": (
-        2,
-        lambda pca, folder: ColumnTransformer(
-            [("first", pca, [0, 1]), ("second", pca, [2, 3])], n_jobs=2
-        ).fit(X),
-    ),
-    "feature union": (
-        2,
-        lambda pca, folder: FeatureUnion([("a", pca), ("b", pca)], n_jobs=2).fit(X),
-    ),
     "nested search": (14, nested_search),
     "cross_val_score": (
         4,
@@ -106,18 +94,6 @@ def test_clones_made_in_workers_are_recorded(name, form, tmp_path):
     with charging(form) as (accountant, pca):
         run(pca, tmp_path)
     assert len(entries(accountant)) == fits
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_cached_fit_is_no_new_release(form, tmp_path):
-    """Only the classifier varies: three folds and a refit, whatever the grid."""
-    grid = {"classify__C": [0.1, 1.0, 10.0]}
-    with charging(form) as (accountant, pca):
-        pipeline = classifier(pca, memory=str(tmp_path))
-        GridSearchCV(pipeline, grid, cv=3).fit(X, y)
-        assert len(entries(accountant)) == 4
-        pipeline.fit(X, y)
-    assert len(entries(accountant)) == 4
 
 
 def test_returned_estimators_keep_the_ledger():

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from kinds_tools import ROWS, plan_of
 from ledger_tools import X
-from scipy.optimize import brentq
 from scipy.stats import norm
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import calibrate_sampled, gaussian_delta, gaussian_mu
+from skdpspectral.accounting import gaussian_delta, gaussian_mu
 from skdpspectral.accounting._ledger.costs import ROUNDING, Budget, Cost, Share
 from skdpspectral.mechanisms import ApproximateDP, PrivacyPlan, SubsampledGaussian
 
@@ -18,63 +17,6 @@ EPSILON, DELTA = 1.0, 1e-6
 
 
 # -- strategies ------------------------------------------------------------------------
-
-
-class Lattice:
-    """Losses that go up or down by a step, with odds of exp(step): so many steps."""
-
-    def __init__(self, n_steps, step):
-        self.n_steps, self.up = n_steps, 1.0 / (1.0 + math.exp(-step))
-        losses = step * np.arange(-n_steps, n_steps + 1)
-        self.stopped = np.maximum(-np.expm1(np.minimum(EPSILON - losses, 0.0)), 0.0)
-
-    def best(self, after_failure, failure):
-        """Value of the best strategy, by dynamic programming.
-
-        It may fail once, when as many steps are done as it chooses by the loss:
-        `failure` says how likely after so many, and `after_failure` whether steps that
-        are left may follow.
-        """
-        whole = safe = self.stopped
-        for done in range(self.n_steps, -1, -1):
-            if done < self.n_steps:
-                safe = np.maximum(self.stopped, self._step(safe))
-                whole = self._step(whole)
-            d = failure(done)
-            then = safe if after_failure else self.stopped
-            whole = np.maximum(np.maximum(whole, self.stopped), d + (1.0 - d) * then)
-        return float(whole[self.n_steps])
-
-    def _step(self, value):
-        """Value of one more step; the ends are where no loss comes to."""
-        moved = value.copy()
-        moved[1:-1] = self.up * value[2:] + (1.0 - self.up) * value[:-2]
-        return moved
-
-    def deltas(self):
-        """Delta of the first steps, for each number of them."""
-        value, found = self.stopped, [float(self.stopped[self.n_steps])]
-        for _ in range(self.n_steps):
-            value = self._step(value)
-            found.append(float(value[self.n_steps]))
-        return found
-
-
-def test_optimal_stopping_on_a_lattice():
-    """400 steps, and at any time a failure, chosen by the loss so far."""
-    step = brentq(lambda s: Lattice(400, s).deltas()[-1] - DELTA, 0.005, 0.05)
-    lattice = Lattice(400, step)
-    deltas = lattice.deltas()
-    assert deltas[-1] == pytest.approx(DELTA, rel=1e-6)
-    old = lattice.best(False, lambda done: DELTA - deltas[done])
-    assert old == pytest.approx(1.995 * DELTA, abs=0.005 * DELTA)
-    # The box: fewer steps, and a failure that was fixed beforehand.
-    lost = 0.1 * DELTA
-    last = max(n for n, d in enumerate(deltas) if lost + (1.0 - lost) * d <= DELTA)
-    assert 390 < last < 400
-    new = Lattice(last, step).best(True, lambda done: lost)
-    assert lost + (1.0 - lost) * deltas[last] <= DELTA
-    assert 0.97 * DELTA < new <= DELTA * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0, 50.0])
@@ -142,12 +84,6 @@ def test_pairs_take_what_they_say():
 
 
 # -- ledgers ---------------------------------------------------------------------------
-
-
-def sampled_plan(epsilon, delta=DELTA, q=0.01, steps=500):
-    sigma = calibrate_sampled(epsilon, delta, q, steps, "replace-one")
-    curve = SubsampledGaussian("steps", q, sigma, steps, True)
-    return plan_of(curve, epsilon=epsilon, delta=delta, **ROWS)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])

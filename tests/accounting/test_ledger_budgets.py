@@ -10,7 +10,7 @@ from kinds_tools import CURVES, ROWS, USERS, counted, plan_of
 from ledger_tools import DELTA, faults, fit_plan, plan_with_mu
 
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import gaussian_mu
+from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.mechanisms import (
     Alternatives,
@@ -63,6 +63,11 @@ BAD_CALLS = {
     "noise_multiplier must": [steps(0.1, 0.0)],
     "steps must be": [steps(0.1, 1.0, 0), steps(0.1, 1.0, 2.5)],
     "no guarantee under replace-one": [lambda _: plan_of(CURVES["subsampled"], **ROWS)],
+    "one of epsilon, mu and rho": [budget(mu=1.0)],
+    "mu of a budget must be": [budget(epsilon=None, mu=m) for m in (0, math.inf)],
+    "rho of a budget has no": [budget(epsilon=None, rho=1e-20)],
+    "mu must be given alone": [external(1.0, 0.0, "x", mu=1.0)],
+    "mu must be in": [external(None, None, "x", mu=-1.0)],
     "must be Gaussian": [
         lambda _: Alternatives("a", [[PAIR], [Gaussian("g", 1.0, 1.0, (1,))]])
     ],
@@ -92,24 +97,6 @@ def test_a_plan_may_not_claim_less_than_its_mechanisms_cost(name):
     assert len(accountant.ledger) == 1
 
 
-@pytest.mark.parametrize("name", CURVES)
-def test_equal_mechanisms_of_one_plan_cost_each(name):
-    one = CURVES[name]
-    twenty = [replace(one, name=f"{number}") for number in range(20)]
-    cost = composed_epsilon(0.0, counted((one, 1)), DELTA)
-    accountant = PrivacyAccountant(1.1 * cost, DELTA)
-    with pytest.raises(ValueError, match="cost more; calibrate"):
-        accountant.charge(plan_of(*twenty, epsilon=1.1 * cost))
-    free = PrivacyAccountant()
-    free.charge(plan_of(*twenty, epsilon=30.0))
-    assert free.spent(DELTA).epsilon > 2.0 * cost
-
-
-def test_a_pair_may_not_claim_a_smaller_delta():
-    with pytest.raises(ValueError, match="cost more"):
-        PrivacyAccountant().charge(plan_of(CURVES["pair"], delta=1e-9))
-
-
 # -- budgets -------------------------------------------------------------------
 
 
@@ -124,13 +111,42 @@ def test_a_default_budget_takes_any_mechanism_in_any_order():
         assert faults(accountant) == []
 
 
-def test_terms_of_a_box_are_fixed():
-    accountant = PrivacyAccountant(3.0, DELTA, failures=0.2 * DELTA, pure=0.5)
-    PrivacyAccountant(path=accountant.path, failures=0.2 * DELTA, pure=0.5)
-    for other in ({"failures": 0.0}, {"pure": 0.4}):
-        (name,) = other
-        with pytest.raises(LedgerError, match=f"has {name}="):
-            PrivacyAccountant(path=accountant.path, **other)
+@pytest.mark.parametrize("mu", [0.01, 0.5, 3.0])
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_budget_in_mu_or_rho_is_the_mu_of_all_gaussian_fits(mu, k):
+    accountant = PrivacyAccountant(mu=mu, delta=1e-5)
+    assert (accountant.epsilon, accountant.delta) == (
+        gaussian_epsilon(mu, 1e-5),
+        1e-5,
+    )
+    rho = PrivacyAccountant(rho=0.5 * mu**2, delta=1e-5)
+    assert rho.epsilon == pytest.approx(accountant.epsilon, rel=1e-12)
+    PrivacyAccountant(mu=mu, delta=1e-5, path=accountant.path)
+    with pytest.raises(LedgerError, match="has epsilon="):
+        PrivacyAccountant(mu=2.0 * mu, delta=1e-5, path=accountant.path)
+    each = mu * (1.0 - 1e-13) / math.sqrt(k)
+    for _ in range(k):
+        accountant.charge_external(what="other", mu=each, **ROWS)
+    assert accountant.spent().epsilon <= accountant.epsilon
+    assert accountant.ledger[0].mu == each
+    with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
+        accountant.charge_external(what="other", mu=1e-2 * mu, **ROWS)
+    kept = PrivacyAccountant(mu=mu, delta=1e-5, failures=2e-6, pure=0.25)
+    left = kept.remaining()
+    assert (left.failures, left.pure) == (2e-6, 0.25)
+    kept.charge_external(0.25, 2e-6, "pair", **ROWS)
+    assert (kept.remaining().failures, kept.remaining().pure) == (0.0, 0.0)
+    kept.charge_external(what="other", mu=mu * (1.0 - 1e-12), **ROWS)
+
+
+def test_a_mu_of_another_tool_costs_as_much_in_another_relation_as_a_fit():
+    accountant = PrivacyAccountant(**ROWS)
+    added = {"unit": "row", "neighbors": "add-remove-one"}
+    accountant.charge_external(what="other", mu=0.3, **added)
+    accountant.charge(plan_with_mu(0.8))
+    expected = gaussian_epsilon(1.0, DELTA)
+    assert accountant.spent(DELTA).epsilon == pytest.approx(expected, rel=1e-9)
+    assert accountant.ledger[0].ledger_mu == 0.6
 
 
 def test_the_first_entry_says_how_much_epsilon_is_pure():

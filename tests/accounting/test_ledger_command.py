@@ -7,8 +7,8 @@ import pytest
 from ledger_tools import fit_plan
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.accounting._ledger.command import run_command as main
 from skdpspectral.mechanisms import PrivacyPlan
+from skdpspectral.statements._command import main
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 

@@ -11,7 +11,7 @@ from ledger_tools import fit_plan, forget, needs_fork
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger import store
 from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
-from skdpspectral.accounting._ledger.command import run_command as main
+from skdpspectral.statements._command import main
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 
@@ -56,12 +56,24 @@ EDITS = {
     "tail deleted": ("DELETE FROM entries WHERE id = 5", "sums do not match", True),
     "all deleted": ("DELETE FROM entries", "sums do not match", True),
     "label": ("UPDATE entries SET label = 'x'", "entry 1 is not as", True),
-    "epsilon": ("UPDATE entries SET epsilon = .1 WHERE id = 1", "epsilon is", False),
-    "cost": ("UPDATE entries SET ledger_mu = .01 WHERE id = 2", "for less", False),
-    "unit": ("UPDATE entries SET unit = 'user' WHERE id = 1", "unit is", False),
-    "seed": ("UPDATE entries SET seeded = 1 WHERE id = 1", "seeded is", False),
-    "share": ("UPDATE entries SET share = '' WHERE id = 5", "for less", True),
-    "curves": ("UPDATE entries SET curves = '[]' WHERE id = 4", "as planned", False),
+    "epsilon": (
+        "UPDATE entries SET epsilon = .1 WHERE id = 1",
+        "entry 1 is not as",
+        False,
+    ),
+    "cost": ("UPDATE entries SET ledger_mu = .01 WHERE id = 2", "sums do not", False),
+    "unit": (
+        "UPDATE entries SET unit = 'user' WHERE id = 1",
+        "entry 1 is not as",
+        False,
+    ),
+    "seed": ("UPDATE entries SET seeded = 1", "not as it was", False),
+    "share": ("UPDATE entries SET share = '' WHERE id = 5", "sums do not", True),
+    "curves": (
+        "UPDATE entries SET curves = '[]' WHERE id = 4",
+        "sums do not match",
+        False,
+    ),
     "nested plan": (f"UPDATE entries SET plan = '{'[' * 10**5}'", "be read", True),
     "time": ("UPDATE entries SET time = 1e300", "can't be read", True),
     "budget": (
@@ -133,7 +145,7 @@ def test_sums_are_those_of_all_entries_whatever_process_entered_them(path):
     assert (len(then.entries), then.total.curves[0][1]) == (5, 1)
     assert then.digest == accountant.ledger[4].digest
     moments = accountant._over_time()
-    assert moments[5][1] == then.spent
+    assert moments[5][1] == then.spent()
     assert moments[-1][1] == accountant.spent()
 
 

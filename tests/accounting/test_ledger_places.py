@@ -6,7 +6,7 @@ import pytest
 from ledger_tools import fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
-from skdpspectral.accounting._ledger.command import run_command as main
+from skdpspectral.statements._command import main
 
 NOBODY = 65534
 

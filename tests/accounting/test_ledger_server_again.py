@@ -17,7 +17,6 @@ from test_accountant_processes import (
 from test_ledger_budgets import (
     test_a_default_budget_takes_any_mechanism_in_any_order,  # noqa: F401
     test_remaining_is_what_may_be_charged,  # noqa: F401
-    test_terms_of_a_box_are_fixed,  # noqa: F401
     test_the_first_entry_says_how_much_epsilon_is_pure,  # noqa: F401
 )
 from test_ledger_kinds import (

@@ -116,7 +116,17 @@ def test_a_function_with_too_little_noise_is_refuted(assume, claim):
             **claim,
         )
         assert result.violated == (deviation < 1.0)
+        assert (result.mu is None) == ("mu" not in claim)
         assert ("REFUTED" in str(result)) == result.violated
+
+
+def test_a_generator_that_a_function_holds_is_not_copied_into_jobs():
+    """Correlations of 4 fits of 500 numbers are called so once in a million."""
+    rng = np.random.default_rng(0)
+    coins = Canaries(500, lambda coins: (coins,), lambda found, released: found)
+    noisy = lambda coins: coins + rng.standard_normal(len(coins))  # noqa: E731
+    found = audit_in_few_fits(noisy, coins, 4, mu=1.0, n_jobs=2, random_state=0)
+    assert not found.repeated
 
 
 def test_noise_of_one_seed_in_all_fits_is_found():
@@ -138,8 +148,9 @@ def test_users_who_join():
     users = [(np.array([k]), np.array([1.0])) for k in range(30)]
     canaries = joining_users(users, lambda found, released: found)
     claim = {"epsilon": gaussian_epsilon(1.0, 1e-6), "delta": 1e-6}
-    result = audit_in_few_fits(sums, canaries, 20, assume="gaussian", **claim)
-    assert 0.7 < result.epsilon / claim["epsilon"] < 1.2
+    given = {"assume": "gaussian", "random_state": 0, **claim}
+    result = audit_in_few_fits(sums, canaries, 20, **given)
+    assert 0.6 < result.epsilon / claim["epsilon"] < 1.2
     assert [len(part) for part in canaries.data(np.zeros(30, bool))] == [0, 0]
     with_others = joining_users(users, None, others=(np.array([7, 8]), np.ones(2)))
     assert len(with_others.data(np.ones(30, bool))[0]) == 32
@@ -240,17 +251,17 @@ def test_users_who_differ(users, others, neighbors):
 
 
 @pytest.mark.parametrize(
-    ("others", "found"),
+    "others",
     [
-        (_USERS, "0 are only in X, 0 only in X_neighbor, and 0 differ"),
-        ({1: _USERS[1]}, "2 are only in X"),
-        ({**_LONGER, 1: _LONGER[2]}, "2 differ"),
+        _USERS,
+        {1: _USERS[1]},
+        {**_LONGER, 1: _LONGER[2]},
         # The same rows in another order are other data of that user.
-        ({**_ONE_LESS, 1: tuple(part[::-1] for part in _USERS[1])}, "1 differ"),
+        {**_ONE_LESS, 1: tuple(part[::-1] for part in _USERS[1])},
     ],
 )
-def test_users_who_differ_otherwise(others, found):
-    with pytest.raises(ValueError, match=found):
+def test_users_who_differ_otherwise(others):
+    with pytest.raises(ValueError, match="must differ in one row, or one user"):
         tables_of(_USERS, others)
 
 
@@ -260,7 +271,7 @@ def test_targets_belong_to_a_users_data():
     changed[0] += 1.0
     given = {"X": X, "X_neighbor": X, "statistic": len, "user_feature": 0}
     assert two_tables(**given, y=y, y_neighbor=changed).neighbors == "replace-one"
-    with pytest.raises(ValueError, match="and 0 differ"):
+    with pytest.raises(ValueError, match="must differ in one row, or one user"):
         two_tables(**given, y=y)
     with pytest.raises(ValueError, match="y_neighbor must contain one target"):
         two_tables(**given, y=y, y_neighbor=changed[1:])
@@ -294,7 +305,7 @@ def test_users_in_a_dataframe():
 def test_rows_that_differ(others, found):
     given = np.array([[1, 2], [3, 4], [5, 6]]), np.array(others), len
     if found is None:
-        with pytest.raises(ValueError, match=r"must (differ|have the same shape)"):
+        with pytest.raises(ValueError, match="must differ in one row"):
             two_tables(*given)
     else:
         assert two_tables(*given).neighbors == found

@@ -3,38 +3,22 @@
 import numpy as np
 import pytest
 from joblib import Memory
+from sklearn import model_selection
 from sklearn.base import BaseEstimator, clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import (
-    ColumnTransformer,
-    TransformedTargetRegressor,
-    make_column_selector,
-)
-from sklearn.ensemble import BaggingRegressor, VotingRegressor
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.ensemble import BaggingRegressor
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.feature_selection import RFE
 from sklearn.frozen import FrozenEstimator
-from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
-from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
     Normalizer,
     OneHotEncoder,
-    OrdinalEncoder,
     PolynomialFeatures,
-    QuantileTransformer,
-    RobustScaler,
-    SplineTransformer,
     StandardScaler,
-    TargetEncoder,
 )
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
@@ -43,7 +27,6 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPItemEmbedding,
-    DPMatrixFactorization,
     DPStandardScaler,
     DPTableVectorizer,
     FederatedDPPCA,
@@ -121,23 +104,13 @@ STATELESS = [
 ]
 LEAKING = [
     StandardScaler(),
-    QuantileTransformer(),
-    KBinsDiscretizer(),
     KNNImputer(),
-    TargetEncoder(),
-    SplineTransformer(),
-    GaussianProcessRegressor(),
     SimpleImputer(),
     SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True),
     OneHotEncoder(),
     OneHotEncoder(categories=[[0, 1]], handle_unknown="ignore"),
-    OrdinalEncoder(
-        categories=[[0, 1]], handle_unknown="use_encoded_value", unknown_value=-1
-    ),
     FunctionTransformer(lambda X: X - X.mean(axis=0)),
     FunctionTransformer(np.cumsum),
-    FunctionTransformer(np.frompyfunc(float, 1, 1)),
-    FunctionTransformer(np.vectorize(abs)),
     # Of integers it depends on their dtype, which shows if any value is missing.
     FunctionTransformer(np.square),
     FunctionTransformer(np.log1p, np.expm1, check_inverse=False),
@@ -222,16 +195,10 @@ def test_silent_steps_are(value, dtype):
 
 REMEDIES = [
     (StandardScaler(), "use DPStandardScaler() instead"),
-    (RobustScaler(), "use DPStandardScaler() instead"),
-    (MinMaxScaler(), "use DPStandardScaler() instead"),
-    (MaxAbsScaler(), "use DPStandardScaler(with_mean=False) instead"),
     (OneHotEncoder(), "use DPTableVectorizer(categories=...) instead"),
-    (OrdinalEncoder(), "use DPTableVectorizer(categories=...) instead"),
-    (TargetEncoder(), "use DPTableVectorizer() instead"),
     (SimpleImputer(), 'DPStandardScaler(missing="mean") instead'),
-    (HashingVectorizer(), "use DPTableVectorizer(text=...) instead"),
     (KNNImputer(), "DPTableVectorizer(add_indicator=True)"),
-    (GridSearchCV(DPPCA(), {}), "use PrivateSearchCV() instead"),
+    (model_selection.GridSearchCV(DPPCA(), {}), "use PrivateSearchCV() instead"),
     (FunctionTransformer(len), "may look at other rows"),
 ]
 
@@ -260,15 +227,8 @@ def test_remedies(step, remedy):
         columns([("a", DPPCA(), OwnSelector(pattern="x"))]),
         # Nothing is known of these, whatever is in them.
         Unknown(DPPCA()),
-        VotingRegressor([("a", LRSRegressor())]),
         BaggingRegressor(LRSRegressor()),
-        CalibratedClassifierCV(DPAdamClassifier(classes=[0, 1])),
-        MultiOutputRegressor(LRSRegressor()),
-        RegressorChain(LRSRegressor()),
-        RFE(LRSRegressor()),
-        TransformedTargetRegressor(LRSRegressor()),
-        GridSearchCV(DPPCA(), {"epsilon": [1.0]}),
-        RandomizedSearchCV(DPPCA(), {"epsilon": [1.0]}),
+        model_selection.GridSearchCV(DPPCA(), {"epsilon": [1.0]}),
     ],
     ids=lambda one: type(one).__name__,
 )
@@ -416,23 +376,16 @@ TABLE = DPTableVectorizer(user_feature="user")
     [
         make_pipeline(PASSED, FIRST),
         make_pipeline(PASSED, NAMED),
-        make_pipeline(PASSED, FederatedDPPCA(client_feature=-1)),
-        make_pipeline(PASSED, DPItemEmbedding(item_feature=1, rating_range=(1, 5))),
         make_pipeline(PASSED, DPItemEmbedding(rating_range=(1, 5))),
-        make_pipeline(PASSED, DPMatrixFactorization(rating_range=(1, 5))),
         make_pipeline(FeatureUnion([("a", DPPCA())]), FIRST),
         make_pipeline(DPStandardScaler(), Normalizer(), FIRST),
         make_pipeline(DPStandardScaler(), PolynomialFeatures(), NAMED),
         make_pipeline(ONES, FIRST),
-        make_pipeline(ONES, NAMED),
-        make_pipeline(make_pipeline(ONES), NAMED),
         make_pipeline(
             DPItemEmbedding(rating_range=(1, 5)), LRSRegressor(user_feature=1)
         ),
         columns([("site", FederatedDPPCA(client_feature=0), [3, 4])]),
         make_pipeline(columns([("c", ONES, ["user", "x"])]), NAMED),
-        make_pipeline(columns([("c", ONES, "user")]), NAMED),
-        make_pipeline(columns([("c", ONES, slice(0, 2))]), NAMED),
         make_pipeline(columns([("c", ONES, ["r__user"])]), NAMED),
         make_pipeline(columns([], remainder=ONES), NAMED),
         make_pipeline(
@@ -441,7 +394,6 @@ TABLE = DPTableVectorizer(user_feature="user")
         ),
         make_pipeline(DPTableVectorizer(), NAMED),
         make_pipeline(TABLE, LRSRegressor(user_feature="v")),
-        make_pipeline(columns([("t", DPTableVectorizer(), ["user"])]), NAMED),
     ],
 )
 def test_ids_that_may_be_others_are_flagged(estimator):

@@ -202,8 +202,7 @@ for f in (net, labels):
         f("noise_multiplier", optimizer=Adam(noise_multiplier=1.0), epsilon=None),
     ]
 FITS += [
-    lrs("unknown_user|epsilon=None", unknown_user="raise"),
-    lrs("solver|epsilon=None", solver=Alternation(init="moments")),
+    lrs("solver|epsilon=None", solver=Alternation(max_iter=9)),
     lrs("shared_weights|n_components=2", shared_weights="fixed", n_components=2),
     lrs("n_components=0", shared_weights="fixed", n_components=0),
     lrs("n_rounds=3|budget", epsilon=None, solver=PrivateRounds(3)),
@@ -211,7 +210,7 @@ FITS += [
     lrs(
         "init|shared_weights",
         shared_weights="fixed",
-        solver=PrivateRounds(init="random"),
+        solver=PrivateRounds(init=[[1.0] * 4]),
     ),
     lrs("users|user_feature", X=WITH_IDS, user_feature="user"),
 ]
@@ -247,7 +246,6 @@ FITS += [
     ),
     users("sparsity=None", n_components=0),
     users("clip_norm", epsilon=None, clip_norm=0.5, accountant=None),
-    users("unknown_user", user_network=UserNetwork(unknown_user="raise")),
 ]
 RANGES = [
     (5, 1),
@@ -410,10 +408,8 @@ def fitted(tmp_path_factory):
     models = {n: e.fit(e.make(epsilon=50.0)) for n, e in ENTRIES.items()}
     column = ENTRIES["LRSRegressor"].make(user_feature="user").fit(WITH_IDS, TARGETS)
     alone = ENTRIES["LRSRegressor"].make().fit(ROWS, TARGETS)
-    known = ENTRIES["LRSRegressor"].make(epsilon=None, unknown_user="raise")
-    known.fit(ROWS, TARGETS, users=IDS)
     cities = ENTRIES["DPTableVectorizer"].make().fit(CITIES)
-    models |= {"column": column, "alone": alone, "known": known, "cities": cities}
+    models |= {"column": column, "alone": alone, "cities": cities}
     return {**models, "folder": tmp_path_factory.mktemp("files")}
 
 
@@ -439,11 +435,6 @@ CALLS = [
     ("users|in fit it contained", use(LRS, "predict", ROWS, users=WORDS)),
     ("users|user_feature|cross_val_score", use(LRS, "predict", ROWS)),
     ("users|must be left out", use("alone", "predict", ROWS, users=IDS)),
-    ("users|unknown_user|personalize", use("known", "predict", ROWS, users=IDS + 9)),
-    *(
-        ("user|unknown_user", use("known", m, 77))
-        for m in ("get_coef", "get_intercept")
-    ),
     *(("user must be passed", use(LRS, m)) for m in ("get_coef", "get_intercept")),
     *(
         ("user|integers or text", use(LRS, m, [3]))
@@ -476,7 +467,6 @@ CALLS = [
         for v in (None, 1)
     ),
     ("as_frame", use(FACTORS, "recommend", [2], as_frame="pandas")),
-    ("buckets|catalog", use(FACTORS, "recommend", [2])),
     ("requires y", use(FACTORS, "personalize", RATINGS)),
     ("requires y", use(FACTORS, "score", RATINGS)),
     ("X and y", use(FACTORS, "personalize", RATINGS, STARS[:4])),

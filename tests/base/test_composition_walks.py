@@ -1,14 +1,8 @@
-"""Verdicts, prices and refusals of one list of compositions.
-
-They are given by a report, by a ledger's ``check`` and by a private search: each has
-its own questions, and all have to see the same private estimators.
-"""
+"""Prices of compositions, and those that a search refuses."""
 
 import pytest
-from compositions import COMPOSITIONS, X, scored
-from sklearn.base import clone
+from compositions import X, scored
 from sklearn.decomposition import PCA
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -16,38 +10,13 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import (
     DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
     DPStandardScaler,
     PrivacyAccountant,
 )
 from skdpspectral.accounting._ledger.planned_fits import Refit, planned_fits
-from skdpspectral.audit import privacy_report
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
-from skdpspectral.model_selection._candidates import check_estimator, private_parts
-
-# Of these it is known how often a fit fits what they hold.
-PRICED = ("Pipeline", "FeatureUnion", "ColumnTransformer")
-MODELS = {
-    "components": DPPCA(1),
-    "regressor": DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2),
-    "classifier": DPAdamClassifier(n_epochs=2, classes=[0, 1]),
-}
-CASES = [
-    (name, model)
-    for name, composition in COMPOSITIONS.items()
-    for model in MODELS
-    if composition.of(MODELS[model]) is not None
-]
-
-
-def made(name, model):
-    composition = COMPOSITIONS[name]
-    inner = composition.of(MODELS[model])
-    if name == "FrozenEstimator":
-        return FrozenEstimator(inner)  # nothing is fitted here
-    return composition.make(inner, clone(inner))
+from skdpspectral.model_selection._candidates import check_estimator
 
 
 def fits_of(model):
@@ -58,37 +27,6 @@ def fits_of(model):
 
 def price(model):
     return sum(fit.times for fit in fits_of(model))
-
-
-def private_steps(model):
-    return {step.name for step in privacy_report(model) if step.verdict == "private"}
-
-
-@pytest.mark.parametrize(("name", "model"), CASES)
-def test_a_report_and_a_search_see_the_same_private_steps(name, model):
-    composition = made(name, model)
-    parts = {prefix.removesuffix("__") for prefix in private_parts(composition)}
-    if name == "FrozenEstimator":  # a search fits none that is in it
-        assert parts <= private_steps(composition)
-    elif name in PRICED:
-        assert parts == private_steps(composition) != set()
-    else:
-        (leak,) = privacy_report(composition)
-        assert leak.verdict == "LEAKS"
-
-
-@pytest.mark.parametrize(("name", "model"), CASES)
-def test_fits_are_priced_where_their_number_is_known(name, model):
-    composition = made(name, model)
-    if name in PRICED:
-        assert price(composition) == COMPOSITIONS[name].n_fits(composition)
-    elif name == "FrozenEstimator":
-        with pytest.raises(ValueError, match="no private estimator is fitted"):
-            price(composition)
-    else:
-        kind = type(composition).__name__
-        with pytest.raises(TypeError, match=f"number of times that {kind} fits"):
-            price(composition)
 
 
 SCORER = make_private_scorer("captured_variance", 1.0, clip_norm=1.0)
@@ -129,7 +67,6 @@ SEARCH = PrivateSearchCV(DPPCA(1), SPACE, scoring=NO_BUDGET)
         (SEARCH, "estimator is a search"),
         (make_pipeline(GridSearchCV(DPPCA(), SPACE)), "gridsearchcv is a search"),
         (FeatureUnion([("a", SEARCH)]), "a is a search"),
-        (made("HalvingGridSearchCV of classifiers", "components"), "is a search"),
         (make_pipeline(DPPCA(), memory="there"), "caches fitted steps"),
         (make_pipeline(DPPCA(), verbose=True), "verbose=True would print"),
         (make_pipeline(DPPCA(noise_seed=1)), "dppca__noise_seed=1 has no effect"),

@@ -17,7 +17,7 @@ from skdpspectral import (
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.linear_model import PrivateRounds, UserIntercept
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PerUserKFold, PrivateSearchCV
+from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 
 N_USERS, N_ROWS, D = 40, 6, 3
 IDS = np.repeat(np.arange(N_USERS), N_ROWS)
@@ -226,7 +226,7 @@ def test_cross_validation_says_which_users_folds_leave_out():
         assert seen == ["4000 of 4000 rows belong"[:20]] * 3
         assert np.all(np.abs(strangers) < 0.01)
         assert scores(GroupKFold(3), **groups)[1] == seen
-        known, seen = scores(PerUserKFold(3), **groups)
+        known, seen = scores(PrivateSplit(3, random_state=0), **groups)
         assert seen == []
         assert known.min() > 0.9
         assert scores(KFold(3, shuffle=True, random_state=0))[1] == []

@@ -231,9 +231,9 @@ def test_a_child_waits_for_no_lock_of_a_thread_that_is_not_there():
         return said
 
     locks = (
-        release._thread_lock._lock,
-        single._thread_lock._lock,
-        stream._stream.release._thread_lock._lock,
+        release._thread_lock,
+        single._thread_lock,
+        stream._stream.release._thread_lock,
     )
     for lock in locks:
         lock.acquire()

@@ -1,26 +1,17 @@
 """The generator's law, and the loaders' shapes, marginals, bounds and errors."""
 
-import os
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from skdpspectral.datasets import (
     _generators,
-    _ratings,
-    load_adult,
     load_digits,
     make_low_rank_sparse_tasks,
     make_ratings,
     make_spiked_covariance,
 )
-from skdpspectral.datasets import _real as real
 
-HAS_DATA = bool(os.environ.get(real.DATA_HOME_VARIABLE))
-needs_data = pytest.mark.skipif(
-    not HAS_DATA, reason=f"{real.DATA_HOME_VARIABLE} does not name a data folder"
-)
 # Every statistical test below has this two-sided false-alarm rate over seeds.
 FALSE_ALARM_RATE = 1e-6
 
@@ -129,7 +120,7 @@ def test_without_noise_the_rows_lie_in_the_span():
 GENERATORS = {
     make_spiked_covariance: _generators._SPIKED,
     make_low_rank_sparse_tasks: _generators._TASKS,
-    make_ratings: _ratings._RATINGS,
+    make_ratings: _generators._RATINGS,
 }
 WRONG = [
     (_generators.SIZE, [0, -1, 2.0, True, "ten", None, [3]]),
@@ -183,121 +174,7 @@ def test_parameters_that_do_not_fit_are_named(make, options, message):
         make(**options)
 
 
-# --- loaders on small archives, made here
-
-
-def save(folder, name, **arrays):
-    (folder / name).mkdir()
-    np.savez_compressed(folder / name / f"{name}.npz", **arrays)
-    return folder
-
-
-def adult_arrays():
-    levels = {
-        f"levels_{name}": np.array([f"{name[:3]}{i}" for i in range(n_levels)])
-        for name, n_levels in real.ADULT_LEVELS.items()
-    }
-    numeric = [[50, 500_000, 8, 0, 5_000, 99], [100, 2_000_000, 16, 99_999, 0, 33]]
-    categorical = [[255, 15, 0, 255, 5, 4, 1, 40], [0, 0, 6, 13, 0, 0, 200, 255]]
-    return {
-        "numeric": np.array(numeric, np.int32),
-        "numeric_names": np.array(list(real.ADULT_CAPS)),
-        "categorical": np.array(categorical, np.uint8),
-        "categorical_names": np.array(list(real.ADULT_LEVELS)),
-        "income_gt_50k": np.array([0, 1], np.uint8),
-        "is_test": np.array([0, 1], np.uint8),
-        **levels,
-    }
-
-
-def test_adult_caps_and_missing_categories(tmp_path):
-    bunch = load_adult(data_home=save(tmp_path, "adult", **adult_arrays()))
-    assert bunch.data.shape == (2, 105)
-    np.testing.assert_allclose(bunch.data[0, :6], [0.5, 0.5, 0.5, 0.0, 0.5, 1.0])
-    np.testing.assert_allclose(bunch.data[1, :6], [1.0, 1.0, 1.0, 1.0, 0.0, 1 / 3])
-    set_columns = [
-        bunch.feature_names[6 + j] for j in np.flatnonzero(bunch.data[0, 6:])
-    ]
-    assert set_columns == [
-        *("education=edu15", "marital-status=mar0", "relationship=rel5"),
-        *("race=rac4", "sex=sex1", "native-country=nat40"),
-    ]
-    # Eight categories: one missing, and one of a code that has no level.
-    assert bunch.data[1, 6:].sum() == 6
-    assert bunch.bounds == (0.0, 1.0)
-
-
-def test_loaders_name_the_remedy_when_there_is_no_file(tmp_path, monkeypatch):
-    name, load = "adult", load_adult
-    monkeypatch.delenv(real.DATA_HOME_VARIABLE, raising=False)
-    with pytest.raises(FileNotFoundError, match=r"No data folder.*SKDPSPECTRAL_DATA"):
-        load()
-    with pytest.raises(FileNotFoundError, match=rf"no file .*pass data_home.*{name}"):
-        load(data_home=tmp_path / "absent")
-    monkeypatch.setenv(real.DATA_HOME_VARIABLE, str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=rf"no file .*{name}.npz: pass"):
-        load()
-
-
-def object_archive(path):
-    np.savez(path, **{**adult_arrays(), "is_test": np.array([{}], object)})
-
-
-def damaged_archive(path):
-    np.savez_compressed(path, numeric=np.random.default_rng(0).random((100, 100)))
-    content = bytearray(path.read_bytes())
-    content[5000:5100] = b"\0" * 100
-    path.write_bytes(content)
-
-
-def plain_array(path):
-    with path.open("wb") as file:
-        np.save(file, np.zeros(3))
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        object_archive,
-        damaged_archive,
-        plain_array,
-        lambda path: path.write_bytes(b""),
-        lambda path: np.savez(path, other=np.zeros(3)),
-    ],
-)
-def test_loaders_refuse_other_files(write, tmp_path):
-    (tmp_path / "adult").mkdir()
-    write(tmp_path / "adult" / "adult.npz")
-    with pytest.raises(OSError, match=r"is not the archive .* build it again"):
-        load_adult(data_home=tmp_path)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"numeric_names": np.array(list("abcdef"))},
-        {"categorical_names": np.array(list("abcdefgh"))},
-        {"levels_sex": np.array(["a", "b", "c"])},
-    ],
-)
-def test_loaders_refuse_columns_that_the_bounds_are_not_for(change, tmp_path):
-    home = save(tmp_path, "adult", **{**adult_arrays(), **change})
-    with pytest.raises(OSError, match="the public bounds are for"):
-        load_adult(data_home=home)
-
-
-def test_adult_as_it_was_recorded(tmp_path):
-    home = save(tmp_path, "adult", **adult_arrays())
-    bunch = load_adult(data_home=home, as_frame=True)
-    assert list(bunch.data) == bunch.feature_names
-    assert bunch.data.shape == (2, 14)
-    assert bunch.data["capital-gain"].tolist() == [0.0, 99_999.0]
-    # A missing value, and a code that has no level.
-    assert bunch.data["workclass"].tolist() == ["?", "wor0"]
-    assert bunch.data["sex"].tolist() == ["sex1", "?"]
-    assert {n: len(v) for n, v in bunch.categories.items()} == real.ADULT_LEVELS
-    assert bunch.target.tolist() == [0, 1]
-    assert bunch.target.name == "income_gt_50k"
+# --- loaders
 
 
 def test_digits_with_public_bounds():
@@ -305,37 +182,3 @@ def test_digits_with_public_bounds():
     assert bunch.data.shape == (1797, 64)
     assert bunch.bounds == (0.0, 16.0)
     assert (bunch.data.min(), bunch.data.max()) == bunch.bounds
-
-
-# --- the real data
-
-
-@pytest.fixture(scope="module")
-def adult():
-    return load_adult()
-
-
-def assert_within_bounds(bunch):
-    low, high = bunch.bounds
-    assert (bunch.data >= low).all()
-    assert (bunch.data <= high).all()
-    assert np.isfinite(bunch.data).all()
-    assert len(bunch.feature_names) == len(set(bunch.feature_names))
-    assert len(bunch.feature_names) == bunch.data.shape[1]
-
-
-@needs_data
-def test_adult(adult):
-    assert adult.data.shape == (48_842, 105)
-    assert_within_bounds(adult)
-    assert adult.target[~adult.is_test].sum() == 7_841
-    assert adult.target[adult.is_test].sum() == 3_846
-    assert adult.is_test.sum() == 16_281
-    # Rows without a missing category, of eight.
-    complete = adult.data[:, 6:].sum(axis=1) == 8
-    assert complete[~adult.is_test].sum() == 30_162
-    assert complete[adult.is_test].sum() == 15_060
-    ages = adult.data[:, 0] * 100
-    np.testing.assert_allclose(ages, np.rint(ages), atol=1e-12)
-    assert (np.rint(ages.min()), np.rint(ages.max())) == (17, 90)
-    assert (adult.data[:, 1] == 1.0).sum() == 18  # fnlwgt, the one cap that clips

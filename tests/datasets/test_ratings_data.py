@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from skdpspectral.datasets import _ratings, fetch_movielens, make_ratings
-from skdpspectral.datasets import _ratings as movielens
+from skdpspectral.datasets import _generators, fetch_movielens, make_ratings
+from skdpspectral.datasets import _real as movielens
 
 # Every statistical test below has about this two-sided false-alarm rate over seeds.
 FALSE_ALARM_RATE = 1e-6
@@ -67,7 +67,7 @@ def test_seeds_repeat_and_blocks_do_not_matter(monkeypatch):
     generator = np.random.RandomState(0)
     first, second = small(random_state=generator), small(random_state=generator)
     assert second.data.shape != expected.data.shape
-    monkeypatch.setattr(_ratings, "BLOCK_ENTRIES", 100)
+    monkeypatch.setattr(_generators, "BLOCK_ENTRIES", 100)
     for ratings in (first, small()):
         np.testing.assert_array_equal(ratings.data, expected.data)
         np.testing.assert_array_equal(ratings.target, expected.target)
@@ -84,7 +84,7 @@ def counts_of(ratings, column):
 def test_activity_is_log_normal(monkeypatch):
     # 2000 items cut nobody: they are six standard deviations above the median.
     spread = 0.6
-    monkeypatch.setattr(_ratings, "_SPREAD", spread)
+    monkeypatch.setattr(_generators, "_SPREAD", spread)
     ratings = make_ratings(4000, 2000, n_ratings_per_user=50, random_state=0)
     counts = counts_of(ratings, 0)
     below = stats.norm.cdf(np.log(49.5 / 50) / spread)
@@ -99,8 +99,8 @@ def test_activity_is_log_normal(monkeypatch):
 
 
 def test_popularity_is_a_power_of_the_rank(monkeypatch):
-    monkeypatch.setattr(_ratings, "_SPREAD", 0.0)
-    exponent = _ratings._POPULARITY
+    monkeypatch.setattr(_generators, "_SPREAD", 0.0)
+    exponent = _generators._POPULARITY
     ratings = make_ratings(20_000, 4, n_ratings_per_user=1, random_state=0)
     counts = counts_of(ratings, 1)
     weights = np.arange(1, 5.0) ** -exponent

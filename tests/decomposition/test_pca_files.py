@@ -104,7 +104,7 @@ def traces(data, accountant):
 
 
 def test_what_is_published_tells_of_neither_ledger_nor_seed(frame, tmp_path):
-    accountant = PrivacyAccountant(5.0, allow_seeded=True)
+    accountant = PrivacyAccountant()
     pca = DPPCA(accountant=accountant, noise_seed=SEED).fit(frame)
     assert traces(pickle.dumps(pca), accountant) == {"path", "folder", "id", "seed"}
     with pytest.warns(PrivacyLeakWarning, match="came from a seed"):

@@ -324,9 +324,7 @@ def group_client(task, place, **how):
 
 
 def group_site(folder, task, place, seed=None):
-    ledger = PrivacyAccountant(
-        path=folder / f"{NAMES[place]}.db", allow_seeded=seed is not None
-    )
+    ledger = PrivacyAccountant(path=folder / f"{NAMES[place]}.db")
     how = {} if seed is None else {"noise_seed": seed}
     how["accountant"] = ledger
     return Sessions(NAMES[place], lambda: group_client(task, place, **how))

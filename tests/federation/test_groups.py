@@ -592,7 +592,6 @@ def test_whatever_differs_has_another_digest():
         "ratings": GroupTask(factors()),
         "clicks": GroupTask(factors(implicit=True)),
         "range": GroupTask(factors(rating_range=(0, 5))),
-        "buckets": GroupTask(DPMatrixFactorization(items=20, rating_range=(1, 5))),
         "no features": GroupTask(
             DPMatrixFactorization(items=RATINGS.item_ids, rating_range=(1, 5))
         ),
@@ -627,9 +626,10 @@ def test_bad_arguments():
         GroupTask(DPPCA(), 4)
     for model, n_features, more, said in (
         (lrs(epsilon=None), 4, {}, "epsilon=None"),
-        (lrs(solver=PrivateRounds(init="random")), 4, {}, 'init="random"'),
         (lrs(n_components=0), 4, {}, "n_components=0"),
         (lrs(), None, {}, "n_features is needed"),
+        (lrs(), 2**40, {}, r"n_features must be at most 1048576"),
+        (lrs(n_components=100), 10_000, {}, "use fewer features, components"),
         (lrs(), 4, {"noise": "nobody"}, "noise must be"),
         (lrs(), 4, {"n_shares": 2}, "n_shares"),
         (lrs(), 4, {"noise": "distributed"}, "n_shares"),

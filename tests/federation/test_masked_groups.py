@@ -92,7 +92,7 @@ def test_masked_sums_are_the_plain_ones_bit_for_bit():
 def test_a_client_has_a_mask_for_each_session_and_uses_none_twice():
     """Two parts with one mask: their difference would be that of the parts."""
     task, words = make_task(masked=NAMES), []
-    ledger = PrivacyAccountant(9.0, 1e-3, allow_seeded=True)
+    ledger = PrivacyAccountant()
     how = {"accountant": ledger, "noise_seed": 0}
     for session in (SESSION, bytes(16)):
         client = make_client(task, "north", 1, **how)

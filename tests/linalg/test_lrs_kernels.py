@@ -93,47 +93,6 @@ def plain_ridge(columns, y, penalty, wanted=0.0):
     return np.linalg.lstsq(stacked, right)[0]
 
 
-def plain_gradient(X, residual, beside):
-    """X'e and diag(X'X) beside some columns, by projection of the rows."""
-    if beside.shape[1]:
-        beside = np.linalg.qr(beside)[0]
-    return X.T @ residual, np.square(X - beside @ (beside.T @ X)).sum(axis=0)
-
-
-def plain_step(X, y, U, state, rules, allowed):
-    """Hard-thresholding pursuit once: support, sparse, loss, step -> the same."""
-    support, weights, sparse, loss, step = state
-    residual = y - X @ U @ weights - X[:, support] @ sparse
-    beside = X @ U if not rules.fixed else X[:, :0]
-    gradient, rest = plain_gradient(X, residual, beside)
-    moved = step * gradient / rest
-    moved[support] += sparse
-    chosen = np.argsort(-np.sqrt(rest) * np.abs(moved), kind="stable")[:allowed]
-    new = plain_fit(X, y, U, chosen, rules)
-    if new[2] <= loss * (1 + 1e-10):
-        return chosen, *new[:3], step
-    return support, *plain_fit(X, y, U, support, rules)[:3], step / 2
-
-
-def allowed_for(rules, count):
-    rank = 0 if rules.fixed else len(rules.prior)
-    return int(np.clip((count - rank) // 2, 0, rules.sparsity))
-
-
-def best_feature(X, y, U, support, rules):
-    """The feature that lowers the loss most, by trying all."""
-    others = [j for j in range(X.shape[1]) if j not in support]
-    losses = [plain_fit(X, y, U, [*support, j], rules)[2] for j in others]
-    return others[int(np.argmin(losses))]
-
-
-def plain_matching(X, y, U, rules):
-    support = []
-    for _ in range(allowed_for(rules, len(y))):
-        support.append(best_feature(X, y, U, support, rules))
-    return support
-
-
 def assert_fit(fit, i, allowed, expected, count):
     weights, sparse, loss, residual = expected
     np.testing.assert_allclose(fit.weights[i], weights, atol=1e-8)
@@ -175,66 +134,6 @@ def test_least_squares(setting):
             used = support[i, : allowed[i]]
             expected = plain_fit(X, y, tasks.U, used, tasks.rules)
             assert_fit(fit, i, allowed[i], expected, len(y))
-
-
-@pytest.mark.parametrize("fixed", [False, True])
-def test_allowed_nonzeros_are_half_of_the_rows_that_are_left(fixed):
-    rules = local.LocalRules(3, 1.0, 1.0, np.ones(2), fixed)
-    counts = np.arange(1, 41)
-    left = counts - (0 if fixed else 2)
-    expected = [min(3, max(0, rows // 2)) for rows in left]
-    np.testing.assert_array_equal(rules.allowed(counts), expected)
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_thresholding_pursuit_is_a_run_of_steps(setting):
-    tasks = Tasks(**SETTINGS[setting])
-    for block, scores, squares in tasks.blocks():
-        rules = tasks.rules
-        found = pursuits.thresholding_pursuit(block, scores, squares, rules, 15)
-        allowed = rules.allowed(block.counts)
-        for i, number in enumerate(block.users):
-            X, y = tasks.user(number)
-            if len(y) < 8:
-                continue
-            state = (np.arange(0), *plain_fit(X, y, tasks.U, [], rules)[:3], 1.0)
-            for _ in range(15):
-                state = plain_step(X, y, tasks.U, state, rules, allowed[i])
-            np.testing.assert_allclose(found.loss[i], state[3], rtol=1e-8)
-            assert set(found.support[i, : allowed[i]]) == set(state[0])
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
-def test_a_support_at_rest_keeps_its_step(order):
-    """In whatever order it is written: shorter steps could not leave it later."""
-    tasks = Tasks(np.full(20, 40), noise=0.01, **NO_RIDGES)
-    for block, scores, squares in tasks.blocks():
-        rules = tasks.rules
-        best = pursuits.cold_fit(block, scores, squares, rules, 15, 3).support[:, order]
-        allowed = rules.allowed(block.counts)
-        fit = local.least_squares(block, scores, best, allowed, rules)
-        step = np.ones(len(block))
-        new, step, tried, _ = pursuits.local_step(
-            block, scores, squares, fit, step, rules
-        )
-        np.testing.assert_array_equal(step, 1.0)
-        assert len(tried) == 0
-        np.testing.assert_array_equal(np.sort(new.support), np.sort(best))
-
-
-@pytest.mark.parametrize("setting", ["no ridges", "fixed weights, no ridges"])
-def test_matching_pursuit_takes_the_best_feature_each_time(setting):
-    tasks = Tasks(**SETTINGS[setting])
-    for block, scores, squares in tasks.blocks():
-        found = pursuits.matching_pursuit(block, scores, squares, tasks.rules)
-        for i, number in enumerate(block.users):
-            X, y = tasks.user(number)
-            if len(y) < 12:
-                continue
-            expected = plain_matching(X, y, tasks.U, tasks.rules)
-            assert found.support[i].tolist() == expected
-            expected = plain_fit(X, y, tasks.U, expected, tasks.rules)
-            assert_fit(found, i, SPARSITY, expected, len(y))
 
 
 def best_subset(X, y, U, rules):
@@ -286,67 +185,6 @@ def test_features_that_are_worth_nothing_are_not_chosen(kernel, large):
         assert np.isfinite(fit.loss).all()
         assert not np.any(fit.support == 4)
         assert np.all(np.abs(fit.sparse) > 1e-12)
-
-
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_orthonormal_rows(size):
-    """They span what the rows span, at any scale; rows that add nothing are zero."""
-    rng = np.random.default_rng(size)
-    rows = rng.standard_normal((20, size, 9)) * np.logspace(-60, 60, 20)[:, None, None]
-    found = per_user.orthonormal(rows)
-    inner = found @ found.transpose(0, 2, 1)
-    np.testing.assert_allclose(
-        inner, np.broadcast_to(np.eye(size), inner.shape), 0, 1e-9
-    )
-    rest = rows - (rows @ found.transpose(0, 2, 1)) @ found
-    assert np.all(np.abs(rest).max(axis=(1, 2)) <= 1e-9 * np.abs(rows).max(axis=(1, 2)))
-    nothing = per_user.orthonormal(np.concatenate([0 * rows, rows], axis=1))
-    np.testing.assert_array_equal(nothing[:, :size], 0.0)
-    np.testing.assert_allclose(nothing[:, size:], found, rtol=1e-9)
-    assert per_user.orthonormal(rows[:, :0]).shape == (20, 0, 9)
-
-
-@pytest.mark.parametrize("k", [1, 3, 8, 9, 12])
-def test_largest(k):
-    values = np.random.default_rng(0).integers(0, 50, (30, 12)).astype(float)
-    values += np.linspace(0, 0.1, 12)  # no ties
-    expected = np.argsort(-values, axis=1)[:, :k]
-    np.testing.assert_array_equal(per_user.largest(values, k), expected)
-    tied = per_user.largest(np.zeros((5, 12)), k)
-    assert all(len(set(row)) == k for row in tied.tolist())
-
-
-def solve_each(gram, right):
-    A, b = per_user.users_last(gram), per_user.users_last(right)
-    per_user.solve_in_place(A, b)
-    return b.transpose(2, 0, 1)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 13, 40])
-def test_solve_each_against_one_at_a_time(size):
-    rng = np.random.default_rng(0)
-    units = np.logspace(-8, 8, size)
-    half = rng.standard_normal((20, size, 2 * size)) * units[:, None]
-    gram = half @ half.transpose(0, 2, 1)
-    wanted = rng.standard_normal((20, size, 2)) / units[:, None]
-    found = solve_each(gram, gram @ wanted)
-    np.testing.assert_allclose(found * units[:, None], wanted * units[:, None], 1e-5)
-
-
-def test_solve_each_bears_what_has_no_solution():
-    good = np.eye(2)[None]
-    gram = np.concatenate(
-        [good, 0 * good, good * [1, 0], good * np.inf, good * np.nan, good * 1e-320]
-    )
-    right = np.ones((6, 2, 1))
-    found = solve_each(gram, right)
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(found[0, :, 0], 1.0)
-    np.testing.assert_array_equal(found[1], 0.0)
-    np.testing.assert_allclose(found[2, :, 0], [1.0, 0.0])
-    np.testing.assert_array_equal(found[3:], 0.0)
-    empty = solve_each(np.empty((3, 0, 0)), np.empty((3, 0, 1)))
-    assert empty.shape == (3, 0, 1)
 
 
 def pack_symmetric(matrices):

@@ -5,7 +5,6 @@ import pytest
 
 from skdpspectral._linalg import per_user
 from skdpspectral.neural_network import _kernels as networks
-from skdpspectral.neural_network import _kernels as public_networks
 from skdpspectral.neural_network._kernels import Layout, NetworkWeights
 
 
@@ -99,7 +98,8 @@ def test_networks_of_users_are_those_of_one_network():
     found = networks.user_activations(layout, whole, np.zeros((2, 0)), X)[-1][:, :, 0]
     for own, rows, outputs in zip(whole, X, found, strict=True):
         layers = layout.layers(own)
-        expected = public_networks.activations(layers, rows, "tanh")[-1][:, 0]
+        found = networks.activations(layers, rows[:, None], "tanh")
+        expected = found[-1][:, 0, 0]
         np.testing.assert_allclose(outputs, expected, rtol=1e-12, atol=1e-12)
 
 

@@ -21,7 +21,7 @@ from skdpspectral.linear_model import (
     Alternation,
     PrivateRounds,
 )
-from skdpspectral.model_selection import PerUserKFold
+from skdpspectral.model_selection import PrivateSplit
 
 N_USERS, N_FEATURES = 12, 5
 # With epsilon=None, and whatever else a test is not about.
@@ -82,9 +82,7 @@ SETTINGS = {
         "ridge_shared": 1e60,
         "ridge_sparse": 1e60,
     },
-    "random start": {"solver": PrivateRounds(init="random")},
     "one release": {"solver": PrivateRounds(n_rounds=1)},
-    "one random release": {"solver": PrivateRounds(n_rounds=1, init="random")},
     "public clips": {
         "solver": PrivateRounds(curvature_clip_norm=1.0, gradient_clip_norm=1.0)
     },
@@ -244,18 +242,12 @@ UNUSED = [
     ),
     ({"solver": PrivateRounds(0)}, ("n_rounds=0", "init"), PrivateRounds(1)),
     (
-        {"solver": PrivateRounds(0, init=np.eye(1, 5), fresh_rows=True)},
-        ("n_rounds=0", "fresh_rows"),
-        PrivateRounds(0, init=np.eye(1, 5)),
-    ),
-    ({"solver": PrivateRounds(init="random"), **FIXED}, ("init", "fixed"), "auto"),
-    (
         {"solver": PrivateRounds(init=np.eye(1, 5)), **FIXED},
         ("init", "fixed"),
         PrivateRounds(),
     ),
     (
-        {"solver": Alternation(init="moments"), "epsilon": None, **FIXED},
+        {"solver": Alternation(init=np.eye(1, 5)), "epsilon": None, **FIXED},
         ("init", "fixed"),
         Alternation(),
     ),
@@ -312,22 +304,6 @@ def test_unknown_users_get_the_shared_model(data, private):
     assert model.get_intercept(1000) == model.intercept_
     if private:
         np.testing.assert_array_equal(predictions[~known], 0.0)
-
-
-def test_unknown_users_raise_on_demand(data):
-    X, _, users = data
-    model = fitted(data, unknown_user="raise")
-    model.predict(X, users=users)
-    model.get_coef(3)
-    for call in (
-        lambda: model.predict(X, users=users + 1),
-        lambda: model.get_coef(1000),
-        lambda: model.get_intercept(1000),
-    ):
-        with pytest.raises(ValueError, match="not in the fit") as error:
-            call()
-        assert "personalize" in str(error.value)
-        assert "1000" not in str(error.value)
 
 
 # -- personalize -----------------------------------------------------------------------
@@ -433,7 +409,7 @@ def test_parameters_that_were_changed_after_the_fit(data, sparsity):
 def test_cross_validation_knows_the_users(table):
     T, y = table
     model = LRSRegressor(user_feature=0, **EXACT, ridge_shared=1, ridge_sparse=1)
-    cv = PerUserKFold(3, user_feature=0)
+    cv = PrivateSplit(3, user_feature=0, random_state=0)
     scores = cross_val_score(model, T, y, cv=cv)
     assert scores.min() > 0.8
     splits = list(cv.split(T))
@@ -446,7 +422,9 @@ def test_a_search_without_privacy_finds_the_model(table):
     T, y = table
     model = LRSRegressor(user_feature=0, **EXACT)
     grid = {"ridge_sparse": [0.1, 1e6], "sparsity": [0, 1]}
-    search = GridSearchCV(model, grid, cv=PerUserKFold(3, user_feature=0)).fit(T, y)
+    search = GridSearchCV(
+        model, grid, cv=PrivateSplit(3, user_feature=0, random_state=0)
+    ).fit(T, y)
     assert search.best_params_ == {"ridge_sparse": 0.1, "sparsity": 1}
 
 

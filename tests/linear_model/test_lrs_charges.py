@@ -74,7 +74,7 @@ def test_planned_sensitivities():
     clips = {"curvature_clip_norm": 3.0, "gradient_clip_norm": 0.1}
     assert sensitivities() == {"start": 1.0, "moments_1": 1.0, **votes}
     assert list(sensitivities()) == ["start", *votes, "moments_1"]
-    solver = PrivateRounds(2, init="random", **clips)
+    solver = PrivateRounds(2, init=np.eye(1, 4), **clips)
     assert sensitivities(solver=solver) == {"moments_1": 1.0, "moments_2": 1.0}
     one = dict.fromkeys(votes, 0.5)
     for name in ("curvature", "gradient"):
@@ -92,7 +92,7 @@ def test_planned_sensitivities():
         **dict.fromkeys(votes, ROOT2),
     }
     assert sensitivities(
-        solver=PrivateRounds(n_rounds=1, init="random", curvature_clip_norm=1.0),
+        solver=PrivateRounds(1, init=np.eye(1, 4), curvature_clip_norm=1.0),
         **replaced,
     ) == {
         "moments_1": 2.0,

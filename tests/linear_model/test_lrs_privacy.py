@@ -27,7 +27,6 @@ SETTINGS = {
     "one release from an array": {
         "solver": PrivateRounds(n_rounds=1, init=[[1.0, -2.0, 0.5, 0.0]])
     },
-    "random start": {"n_components": 2, "solver": PrivateRounds(2, init="random")},
     "fixed weights": {"shared_weights": "fixed"},
     "fixed weights, no intercept": {"shared_weights": "fixed", "fit_intercept": False},
     "no intercept": {"fit_intercept": False, "n_components": 2},

@@ -16,7 +16,7 @@ from scipy import stats
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
@@ -37,7 +37,6 @@ from skdpspectral import (
 )
 from skdpspectral._release.noise import record_releases
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.audit import privacy_report
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Neighbors, Unit
 from skdpspectral.metrics import captured_variance, make_private_scorer
@@ -168,6 +167,22 @@ def test_the_last_fit_has_all_rows_and_its_share():
     assert fit.mu == pytest.approx(made.privacy_["fit"].mu, rel=1e-6)
     assert made.best_estimator_.accountant is None
     assert made.best_estimator_.noise_seed is None
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_further_fits_of_the_best_model_are_charged_to_the_ledger(private):
+    steps, ledger = (DPStandardScaler(), DPPCA(1)), PrivacyAccountant()
+    model = make_private_pipeline(*steps) if private else make_pipeline(*steps)
+    space, n_entries = {"dppca__clip_norm": [9.0]}, 1 if private else 2
+    search(model, space, accountant=ledger).fit(X).best_estimator_.fit(X)
+    assert len(ledger.ledger) == 1 + n_entries
+    with ledger:
+        made = search(model, space).fit(X)
+        published = made.publish().best_estimator_
+    cross_val_score(made.best_estimator_, X, cv=2, scoring=lambda *_: 0.0)
+    assert len(ledger.ledger) == 2 + 3 * n_entries
+    cross_val_score(published, X, cv=2, scoring=lambda *_: 0.0)
+    assert len(ledger.ledger) == 2 + 3 * n_entries
 
 
 # -- what it chooses -------------------------------------------------------------------
@@ -420,11 +435,10 @@ class Charges:
 
 @pytest.mark.parametrize("path", [None, "ledger.db"])
 def test_a_scorer_charges_nothing_inside_of_blocks(path, asked, tmp_path):
-    """A budget of three fits would run out in the first block."""
     given = {} if path is None else {"path": tmp_path / path}
-    own = PrivacyAccountant(2.0, 1e-6, allow_seeded=True, **given)
+    own = PrivacyAccountant(**given)
     made = search(scoring=Charges(own), noise_seed=0)
-    with PrivacyAccountant(allow_seeded=True) as accountant:
+    with PrivacyAccountant() as accountant:
         made.fit(X)
     assert len(own.ledger) == 0
     assert len(accountant.ledger) == 1
@@ -607,6 +621,7 @@ BAD = {
     "grid of bad values": {"space": {"n_components": [-1]}},
     "grid of seeds": {"space": {"noise_seed": [0]}},
     "grid of ledgers": {"space": {"accountant": [PrivacyAccountant()]}},
+    "grid of the search's own epsilons": {"space": {"epsilon": [0.5, 1.0]}},
     "grid without noise": {"space": {"epsilon": [None]}},
     "estimator a class": {"estimator": DPPCA},
     "estimator text": {"estimator": "pca"},
@@ -696,17 +711,6 @@ def test_a_limit_refuses_what_its_search_was_not_charged_for():
         limit.charge(LRSRegressor(user_feature=0).privacy_plan(3))
 
 
-def test_reports_see_through_a_vote():
-    assert privacy_report(search()).private
-    assert privacy_report(users_search()).private
-    assert not privacy_report(search(LEAKY, {"dppca__n_components": [2]})).private
-    assert not privacy_report(search(noise_seed=0)).private
-    # It may be kept, whatever all of the candidates put in its place.
-    space = {"standardscaler": [DPStandardScaler()]}
-    assert not privacy_report(search(LEAKY, space)).private
-    assert "of which only the last is released" in str(privacy_report(search()))
-
-
 @pytest.mark.slow
 def test_any_scorer_and_private_pipelines():
     y = (X[:, 0] > 0).astype(int)
@@ -781,18 +785,6 @@ def test_a_plan_is_refused_where_a_fit_is(epsilon, X, space):
         errors.append(str(error.value))
     assert errors[0] == errors[1]
     assert not accountant.ledger
-
-
-def test_epsilons_of_the_only_private_step_are_no_candidates():
-    """The search sets that epsilon: such candidates would all be the same."""
-    search = PrivateSearchCV(
-        DPPCA(1),
-        {"epsilon": [0.5, 1.0]},
-        epsilon=4.0,
-        scoring=make_private_scorer("captured_variance", clip_norm=3.0),
-    )
-    with pytest.raises(ValueError, match="epsilon has no effect in this search"):
-        search.plan_for(np.zeros((4000, 3)))
 
 
 # -- containers, and scores that fail, before the charge -------------------------------

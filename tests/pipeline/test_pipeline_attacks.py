@@ -13,7 +13,6 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
-from joblib import Memory
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -282,16 +281,6 @@ def test_a_pipeline_is_audited_by_its_steps():
     model = make_private_pipeline(DPPCA(1))
     with pytest.raises(TypeError, match="audit each of them"):
         audit_in_few_fits(model, pairs_of_features(3))
-
-
-def test_nothing_is_cached(tmp_path):
-    model = make_private_pipeline(DPStandardScaler(), DPPCA(2), memory=str(tmp_path))
-    with pytest.raises(ValueError, match="memory must be None"):
-        model.fit(X)
-    model = make_private_pipeline(DPStandardScaler(), DPPCA(2))
-    model.set_params(memory=Memory(tmp_path))
-    with pytest.raises(ValueError, match="memory must be None"):
-        model.privacy_plan(N, 4)
 
 
 def test_branches_are_fitted_in_this_process():

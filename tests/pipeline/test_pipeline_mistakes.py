@@ -15,7 +15,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    StandardScaler,
+)
 from sklearn.random_projection import GaussianRandomProjection
 
 from skdpspectral import (
@@ -72,11 +77,11 @@ MISTAKES = {
     ),
     "no budget at a step": (
         lambda: pipeline(DPStandardScaler(epsilon=None), DPPCA(2)),
-        r"step 'dpstandardscaler' has epsilon=None.*leave epsilon",
+        r"step 'dpstandardscaler' has epsilon=None.*leave it",
     ),
     "a delta at a step": (
         lambda: pipeline(DPStandardScaler(delta=1e-9), DPPCA(2)),
-        r"step 'dpstandardscaler' has delta=1e-09.*leave delta",
+        r"step 'dpstandardscaler' has delta=1e-09.*leave it",
     ),
     "a ledger at a step": (
         lambda: pipeline(DPStandardScaler(accountant=PrivacyAccountant()), DPPCA(2)),
@@ -106,7 +111,7 @@ MISTAKES = {
     ),
     "a share that is no number": (
         lambda: pipeline(*SCALED, shares={"dpstandardscaler": "1", "dppca": 0.5}),
-        r"shares\['dpstandardscaler'\] must be a number",
+        r"shares\['dpstandardscaler'\] must be a real number",
     ),
     "a share of a whole and of its parts": (
         lambda: pipeline(
@@ -122,7 +127,7 @@ MISTAKES = {
     ),
     "shares in a list": (
         lambda: pipeline(*SCALED, shares=[0.5, 0.5]),
-        r'shares must be "auto" or a dict',
+        r"shares must not be an array or a list",
     ),
     "rows and users": (
         lambda: pipeline(DPStandardScaler(), LRSRegressor()),
@@ -192,7 +197,11 @@ MISTAKES = {
     ),
     "a cache inside": (
         lambda: pipeline(make_pipeline(*SCALED, memory=Memory(None))),
-        r"memory of 'pipeline' must be None",
+        r"pipeline__memory must be None",
+    ),
+    "a memory inside that is none": (
+        lambda: pipeline(make_pipeline(Normalizer(), memory=object()), DPPCA(1)),
+        r"pipeline__memory must be None",
     ),
     "more components than columns": (
         lambda: pipeline(DPStandardScaler(), DPPCA(9)),

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from skdpspectral import (
@@ -35,8 +34,6 @@ from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.audit import privacy_report, publish
 from skdpspectral.datasets import make_ratings
 from skdpspectral.mechanisms import PrivacyPlan
-from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
 
 N = 600
@@ -158,13 +155,6 @@ def test_the_charge_comes_before_values():
     with pytest.raises(ValueError, match=r"NaN.*stays charged: epsilon=1 \(entry 1\)"):
         whole(accountant=accountant).fit(X, y)
     assert len(accountant.ledger) == 1
-
-
-def test_a_with_block_is_charged():
-    X, _ = numbers()
-    with PrivacyAccountant() as accountant:
-        make_private_pipeline(DPStandardScaler(), DPPCA(1)).fit(X)
-    assert [entry.estimator for entry in accountant.ledger] == ["PrivatePipeline"]
 
 
 def test_without_privacy():
@@ -338,30 +328,6 @@ def test_metadata_reaches_steps():
         assert accountant.ledger == ()
 
 
-def test_input_is_transformed_for_a_step():
-    X, _ = numbers()
-
-    class Taking(DPStandardScaler):
-        def fit(self, X, y=None, X_val=None):
-            assert X_val is None or abs(X_val).max() <= 1.0
-            return super().fit(X)
-
-    model = PrivatePipeline(
-        [
-            ("normalizer", Normalizer()),
-            ("scaler", Taking()),
-        ],
-        transform_input=["X_val"],
-        on_leak="warn",
-    )
-    with pytest.raises(ValueError, match="needs metadata routing"):
-        model.fit(X, X_val=X)
-    with sklearn.config_context(enable_metadata_routing=True):
-        model["scaler"].set_fit_request(X_val=True)
-        with pytest.warns(PrivacyLeakWarning, match="leaks"):
-            model.fit(X, X_val=X)
-
-
 # -- searches, reports, copies -----------------------------------------------------
 
 
@@ -383,41 +349,6 @@ def test_folds_and_jobs_are_charged():
     with PrivacyAccountant() as accountant:
         cross_val_score(whole(), X, y, cv=3, n_jobs=2, error_score="raise")
     assert [e.estimator for e in accountant.ledger] == ["PrivatePipeline"] * 3
-
-
-def test_an_accountant_says_what_fits_cost():
-    X, _ = table()
-    accountant = PrivacyAccountant(3.0, 1e-6)
-    search = GridSearchCV(whole(), {"epsilon": [0.25, 0.5]}, cv=3)
-    expected = PrivacyAccountant()
-    expected.check(search, X)
-    assert accountant.check(whole(), X, n_fits=3).epsilon < 3.0
-    with pytest.raises(PrivacyBudgetError):
-        accountant.check(whole(epsilon=2.0), X, n_fits=3)
-    assert accountant.ledger == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noise_seed", [None, 0])
-@pytest.mark.filterwarnings("ignore")
-def test_a_private_search_over_a_pipeline(noise_seed):
-    X, _ = numbers()
-    accountant = PrivacyAccountant(4.0, 1e-6, allow_seeded=True)
-    search = PrivateSearchCV(
-        make_private_pipeline(DPStandardScaler(), DPPCA(1)),
-        {"dpstandardscaler__with_std": [True, False]},
-        epsilon=4.0,
-        scoring=make_private_scorer("captured_variance", clip_norm=9.0),
-        accountant=accountant,
-        noise_seed=noise_seed,
-    ).fit(X)
-    assert len(accountant.ledger) == 1
-    best = search.best_estimator_
-    assert best.privacy_.mu <= search.privacy_["fit"].mu * (1 + 1e-9)
-    assert best.accountant is None
-    assert best.on_leak == "raise"
-    again = clone(search).set_params(accountant=None).fit(X)
-    assert (again.support_ == search.support_) is (noise_seed is not None)
 
 
 def test_the_report_has_the_whole():
@@ -478,13 +409,6 @@ def test_what_leaks_can_be_fitted_loudly():
         model.publish()
 
 
-def test_no_warning_of_steps_is_about_their_own_budget():
-    X, y = numbers()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PrivacyLeakWarning)
-        make_private_pipeline(DPStandardScaler(), sampled()).fit(X, y)
-
-
 def test_fitted_steps_that_stay_cost_nothing():
     X, _ = numbers()
     scaler = DPStandardScaler().fit(X)
@@ -505,24 +429,6 @@ def test_users_and_items():
     ).fit(ratings.data, ratings.target)
     assert str(model.privacy_.unit) == "user"
     assert model.privacy_.mu == pytest.approx(gaussian_mu(4.0, 1e-6), rel=1e-9)
-
-
-@pytest.mark.parametrize("output", ["default", "pandas"])
-def test_a_column_of_users_is_named_behind_a_step_that_returns_names(output):
-    ratings = make_ratings(300, 20, n_ratings_per_user=8)
-    frame = pd.DataFrame(ratings.data, columns=["user_id", "item_id"])
-    embedding = DPItemEmbedding(items=ratings.item_ids, rating_range=(1, 5))
-    embedding.set_output(transform=output)
-    accountant = PrivacyAccountant()
-    model = make_private_pipeline(
-        embedding, LRSRegressor(user_feature="user_id"), accountant=accountant
-    )
-    if output == "pandas":
-        model.fit(frame, ratings.target)
-    else:
-        with pytest.raises(ValueError, match="lrsregressor"):
-            model.fit(frame, ratings.target)
-    assert len(accountant.ledger) == (output == "pandas")
 
 
 def test_a_stream_as_a_step():

@@ -244,12 +244,27 @@ def test_rates_of_all_thresholds_and_curves():
     assert legend_of(display) == labels
 
 
+def test_curves_of_an_epsilon_and_a_delta():
+    """No test of randomized response beats its errors, which attain the claim."""
+    given = {"claimed_mu": None, "mu": None, "claimed_epsilon": 1.0, "epsilon": 0.5}
+    scores = [0.0, 1.0], [0.0, 1.0]
+    result = SimpleNamespace(scores=scores, delta=0.1, **given)
+    display = AuditDisplay.from_result(result)
+    for line, epsilon in ((display.claim_, 1.0), (display.bound_, 0.5)):
+        alphas, betas = line.get_data()
+        both = 0.9 / (1.0 + np.exp(epsilon))
+        assert np.interp(both, alphas, betas) == pytest.approx(both, abs=0.01)
+        np.testing.assert_allclose(betas[[0, -1]], [0.9, 0.0])
+        assert np.all(betas + np.exp(epsilon) * alphas >= 0.9 - 1e-12)
+    assert legend_of(display)[1:] == ["claim: epsilon=1", "found: at least epsilon=0.5"]
+
+
 def test_audit_keeps_its_scores_for_the_curve():
     pca = DPPCA(1, epsilon=4.0, center="none")
     result = audit_in_few_fits(pca, pairs_of_features(29), 2, random_state=0)
     display = AuditDisplay.from_result(result)
     assert sum(len(scores) for scores in result.scores) == 812
-    assert display.mu == result.mu
+    assert display.bound == result.mu
     # No test is better: rates are about those of the claim. An error of .1 is 4
     # deviations at 400 coins a side.
     wrong, missed = display.rates_.get_data()

@@ -193,7 +193,11 @@ def malformed(kind):
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "lil"])
 @pytest.mark.parametrize(
     "model",
-    [DPPCA(2), DPStandardScaler(with_mean=False), DPMatrixFactorization(items=8)],
+    [
+        DPPCA(2),
+        DPStandardScaler(with_mean=False),
+        DPMatrixFactorization(items=range(8)),
+    ],
     ids=lambda model: type(model).__name__,
 )
 def test_indices_out_of_range_are_refused_before_the_charge(model, kind):

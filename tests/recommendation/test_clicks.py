@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from skdpspectral import DPMatrixFactorization
 from skdpspectral.datasets import make_ratings
-from skdpspectral.model_selection import PerUserKFold
+from skdpspectral.model_selection import PrivateSplit
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 DATA = make_ratings(400, 50, n_ratings_per_user=10, random_state=0)
@@ -44,7 +44,7 @@ def test_lists_are_better_than_popularity(features):
     Of 1500 users a difference of means over lists has a standard error of .006 at most.
     """
     rows = two_tastes()
-    train, test = next(PerUserKFold(4, user_feature=0).split(rows))
+    train, test = next(PrivateSplit(4, user_feature=0, random_state=0).split(rows))
     kinds = (np.arange(60) % 2)[:, None].astype(float)
     users = np.unique(rows[test, 0])
     found = []
@@ -128,7 +128,7 @@ def test_clicks_have_no_score_and_no_level():
 @pytest.mark.parametrize("n_components", [None, 2, 0])
 def test_the_plan_is_that_of_the_largest_head(n_components):
     model = DPMatrixFactorization(n_components, implicit=True)
-    for n_items, n_pairs in ((1, 2), (9, 45), (5000, 1500 * 1501 // 2)):
+    for n_items, n_pairs in ((2, 3), (9, 45), (5000, 1500 * 1501 // 2)):
         plan = model.privacy_plan(n_items)
         shapes = {m.name: m.shape for m in plan.mechanisms}
         pairs = {} if n_components == 0 else {"pairs": (n_pairs,)}
@@ -176,3 +176,12 @@ def test_of_few_users_popularity_is_asked_twice():
         )
     assert planned[0] ** 2 == pytest.approx(2 * found[1], rel=0.2)
     assert found[0] == pytest.approx(found[1], rel=0.2)
+
+
+def test_a_single_item_has_no_pairs():
+    """All of the budget goes to its popularity."""
+    model = clone(CLICKS).set_params(items=[1], item_features=None)
+    assert [m.name for m in model.privacy_plan(1).mechanisms] == ["clicks"]
+    alone = clone(model).set_params(n_components=0)
+    found, wanted = (m.fit([[0, 1], [1, 1]]).item_popularity_ for m in (model, alone))
+    np.testing.assert_array_equal(found, wanted)

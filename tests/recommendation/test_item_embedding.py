@@ -1,21 +1,15 @@
 """DPItemEmbedding: exact arithmetic of its second moments, catalogs, large ids."""
 
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
-import skdpspectral
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
 from skdpspectral.recommendation import _estimator
 from skdpspectral.recommendation import _kernels as user_item
-from skdpspectral.recommendation import _table_columns as _item_catalog
 from skdpspectral.recommendation._item_models import MOST_RATERS
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -170,10 +164,8 @@ def test_large_ids_are_not_rounded_together():
         assert out[:, 0].tolist() == [big, big + 1, big]
     items = DPItemEmbedding(1, items=[big, big + 1], rating_range=(1, 5))
     items.fit(X[:, ::-1], [5, 4, 1])
-    codes = _item_catalog.item_codes(
-        _item_catalog.index_of(items.items_), np.array([big + 1, 5, big], object)
-    )
-    assert codes.tolist() == [1, -1, 0]
+    found = items.transform([[0, big + 1], [0, big]])[:, 1:]
+    np.testing.assert_array_equal(found, items.item_embeddings_[::-1])
 
 
 # -- catalogs ------------------------------------------------------------------------
@@ -184,63 +176,17 @@ def test_without_privacy_the_catalog_comes_from_the_data():
     X, y = ratings()
     model = DPItemEmbedding(2, epsilon=None, rating_range=(1, 5)).fit(X, y)
     assert sorted(model.items_) == sorted(set(X[:, 1]))
-    assert not model.hashed_
 
 
-def test_with_a_budget_items_are_hashed_with_a_warning():
-    X, y = ratings()
-    hashed = "items=None: item ids are hashed into 512"
-    with pytest.warns(UserWarning, match=hashed) as warned:
-        model = DPItemEmbedding(2, rating_range=(1, 5)).fit(X, y)
-    assert warned[0].filename == __file__
-    assert model.item_embeddings_.shape == (512, 3 + 2)
-    assert model.hashed_
-    assert np.array_equal(model.items_, np.arange(512))
-
-
-KEYS = ["a", "größe", "", 0, 1, -1, 2.5, 10**30, 1e300]
-BUCKETS = f"""
-from skdpspectral.recommendation._table_columns import _hashed
-print([_hashed(key) % 1000 for key in {KEYS}])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.dependencies
-def test_buckets_are_the_same_in_every_process():
-    folder = str(Path(skdpspectral.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", BUCKETS],
-        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": folder},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = [_item_catalog._hashed(key) % 1000 for key in KEYS]
-    assert done.stdout.strip() == str(found)
-    # As they were when files were first written.
-    assert found == [776, 258, 326, 675, 707, 779, 528, 926, 507]
-
-
-def test_ids_that_are_equal_share_a_bucket():
-    hashed = _item_catalog._hashed
-    equal = ([1], [1.0], [True], np.int8([1]), np.float32([1]))
-    assert (
-        len({int(_item_catalog.item_codes(range(512), ids)[0]) for ids in equal}) == 1
-    )
-    assert hashed("a") == hashed(np.str_("a"))
-    assert hashed("1") != hashed(1)
-    assert hashed("\ud800") >= 0  # no text of Unicode, and an id all the same
-
-
-def test_buckets_embed_what_was_never_seen():
-    X, y = ratings()
-    model = DPItemEmbedding(2, items=16, rating_range=(1, 5)).fit(X, y)
-    out = model.transform(np.array([[0, "new"], [0, "new"], [0, "item 1"]], object))
-    assert np.array_equal(out[0], out[1])
-    assert any(
-        np.array_equal(out[0, 1:].astype(float), e) for e in model.item_embeddings_
-    )
+@pytest.mark.parametrize("cls", [DPItemEmbedding, DPMatrixFactorization])
+def test_with_a_budget_a_table_needs_a_catalog(cls):
+    accountant = PrivacyAccountant()
+    model = cls(2, rating_range=(1, 5), accountant=accountant)
+    with pytest.raises(ValueError, match="items is required: pass the public catalog"):
+        model.fit(*ratings())
+    with pytest.raises(ValueError, match="items is required"):
+        model.plan_for(ratings()[0])
+    assert not accountant.ledger
 
 
 CATALOGS = {

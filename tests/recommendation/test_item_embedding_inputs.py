@@ -95,7 +95,7 @@ def test_the_container_makes_no_difference(container):
     assert np.asarray(table).tolist() == before
     assert isinstance(found, np.ndarray)
     np.testing.assert_array_equal(found.astype(float), expected_rows())
-    assert (found.dtype == object) == (container == "objects")
+    assert found.dtype == np.float64
     np.testing.assert_array_equal(
         model().fit_transform(table, RATINGS).astype(float), expected_rows()
     )
@@ -200,9 +200,8 @@ WORDS = {
 
 
 @pytest.mark.parametrize("container", WORDS)
-@pytest.mark.parametrize("items", [["item 10", "item 11", "item 12"], 30])
-def test_ids_may_be_words(container, items):
-    words = in_words(IDS)
+def test_ids_may_be_words(container):
+    words, items = in_words(IDS), ["item 10", "item 11", "item 12"]
     fitted = model(items=items).fit(WORDS[container](words), RATINGS)
     expected = model(items=items).fit(words.astype(object), RATINGS)
     assert np.array_equal(fitted.item_embeddings_, expected.item_embeddings_)
@@ -210,10 +209,8 @@ def test_ids_may_be_words(container, items):
     assert out.dtype == object
     assert out[:, 0].tolist() == words[:, 0].tolist()
     assert out[:, 1:].tolist() == expected.transform(words)[:, 1:].tolist()
-    if items != 30:
-        assert np.array_equal(
-            fitted.item_embeddings_, model().fit(IDS, RATINGS).item_embeddings_
-        )
+    wanted = model().fit(IDS, RATINGS).item_embeddings_
+    assert np.array_equal(fitted.item_embeddings_, wanted)
 
 
 def test_one_and_its_word_are_not_taken_together():
@@ -343,7 +340,7 @@ def test_columns_are_found_by_name(what, library):
 )
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
-def test_users_keep_their_dtype_and_rows_their_index(library, kind, users):
+def test_users_keep_their_ids_and_rows_their_index(library, kind, users):
     frame = library({"item_id": IDS[:, 1], "user_id": users})
     if library is pd.DataFrame:
         frame.index = pd.MultiIndex.from_product([["a"], [3, 1, 1, 0, 2]])
@@ -351,8 +348,6 @@ def test_users_keep_their_dtype_and_rows_their_index(library, kind, users):
     out = fitted.transform(frame)
     assert list(out.columns) == fitted.get_feature_names_out().tolist()
     assert out["user_id"].to_list() == users.tolist()
-    if kind == ("pandas" if library is pd.DataFrame else "polars"):
-        assert out["user_id"].dtype == frame["user_id"].dtype
     if kind == "pandas" and library is pd.DataFrame:
         assert out.index.equals(frame.index)
     numbers = np.asarray(out[out.columns[1:]], dtype=float)

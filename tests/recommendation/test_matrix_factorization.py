@@ -18,7 +18,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral.datasets import make_ratings
-from skdpspectral.model_selection import PerUserKFold
+from skdpspectral.model_selection import PrivateSplit
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 RATINGS = make_ratings(1500, 60, n_ratings_per_user=15, random_state=0)
@@ -41,7 +41,7 @@ def rows_of(user):
 @without_privacy
 def test_it_beats_rules_without_any_release():
     """Margins are a tenth of a rating and more; noise moves the errors by .01."""
-    train, test = next(PerUserKFold(5, user_feature=0).split(X))
+    train, test = next(PrivateSplit(5, user_feature=0, random_state=0).split(X))
     counts = np.maximum(np.bincount(X[train, 0]), 1)
     own = np.bincount(X[train, 0], Y[train]) / counts
     local = rmse(own[X[test, 0]], Y[test])
@@ -59,7 +59,7 @@ def test_more_ratings_of_a_new_user_help():
     model = clone(MODEL).fit(X[~new], Y[~new])
     cold = rmse(model.predict(X[new]), Y[new])
     assert cold < rmse(np.full(new.sum(), Y[~new].mean()), Y[new])
-    train, test = next(PerUserKFold(2, user_feature=0).split(X[new]))
+    train, test = next(PrivateSplit(2, user_feature=0, random_state=0).split(X[new]))
     model.personalize(X[new][train], Y[new][train])
     warm = rmse(model.predict(X[new][test]), Y[new][test])
     assert warm < cold - 0.03
@@ -124,7 +124,7 @@ def test_every_kind_of_table_gives_the_same_model():
 
 def test_columns_that_are_not_named_teach_nothing():
     frame = pd.DataFrame({"user_id": X[:, 0], "item_id": X[:, 1], "rating": Y})
-    train, test = next(PerUserKFold(5, user_feature=0).split(X))
+    train, test = next(PrivateSplit(5, user_feature=0, random_state=0).split(X))
     with pytest.warns(UserWarning, match="not used: rating"):
         model = clone(MODEL).fit(frame.iloc[train], Y[train])
     error = rmse(model.predict(frame.iloc[test]), Y[test])
@@ -317,7 +317,9 @@ def test_a_pooled_score_warns():
 
 
 @pytest.mark.filterwarnings("ignore:a score pooled:skdpspectral.PrivacyLeakWarning")
-@pytest.mark.parametrize("folds", [PerUserKFold(3, user_feature=0), GroupKFold(3)])
+@pytest.mark.parametrize(
+    "folds", [PrivateSplit(3, user_feature=0, random_state=0), GroupKFold(3)]
+)
 def test_cross_validation_by_rows_and_by_whole_users(folds):
     with PrivacyAccountant() as accountant:
         found = cross_val_score(MODEL, X, Y, cv=folds, groups=X[:, 0])
@@ -340,14 +342,16 @@ def test_threads_and_blocks_change_no_bit(monkeypatch):
 
 
 def test_components_are_capped_by_what_tastes_there_are():
-    plan = DPMatrixFactorization(50, items=9, rating_range=(1, 5)).privacy_plan(9)
+    plan = DPMatrixFactorization(50, items=range(9), rating_range=(1, 5)).privacy_plan(
+        9
+    )
     assert [m.shape for m in plan.mechanisms] == [(21,), (10,), (9, 2)]
     said = "n_components={} is capped at {}, the number of item features"
     assert said.format(50, 2) in plan.remarks[-1]
-    plan = DPMatrixFactorization(2, items=9, rating_range=(1, 5)).privacy_plan(9)
+    plan = DPMatrixFactorization(2, items=range(9), rating_range=(1, 5)).privacy_plan(9)
     assert not any("capped" in remark for remark in plan.remarks)
     plan = DPItemEmbedding(
-        50, items=9, method="residuals", rating_range=(1, 5)
+        50, items=range(9), method="residuals", rating_range=(1, 5)
     ).privacy_plan(9)
     assert "n_components=50 is capped at 9, the number of items" in plan.remarks[-1]
     features = np.eye(40)

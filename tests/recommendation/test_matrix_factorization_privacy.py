@@ -42,7 +42,6 @@ SETTINGS = {
     "no factors": {"items": range(5), "item_features": FEATURES, "n_components": 0},
     "wide range": {"items": range(5), "rating_range": (-10, 10)},
     "tiny range": {"items": range(5), "rating_range": (0, 1e-300)},
-    "buckets": {"items": 7},
     "threads": {"items": range(5), "n_jobs": 2},
     "few clicks": {"items": range(5), "item_features": FEATURES, "implicit": True},
     # With so large a budget pairs are asked for, however few users are released.
@@ -132,7 +131,7 @@ def seen(cls, users, seed=None, **parameters):
     state = {k: v for k, v in vars(model).items() if k not in parameters}
     state.pop("_personal")
     stranger = np.array([["somebody", 1], ["else", 3]], dtype=object)
-    lists = None if published.hashed_ else published.recommend(["somebody"], 3)
+    lists = published.recommend(["somebody"], 3)
     return {
         "warnings": [(w.category, str(w.message)) for w in caught],
         "attributes": joblib.hash(state),
@@ -224,8 +223,7 @@ MODULES = (
     "recommendation._kernels",
     "recommendation._kernels_models",
     "recommendation._item_models",
-    "recommendation._table_columns",
-    "recommendation._ratings_by_part",
+    "recommendation._ratings",
     "recommendation._estimator",
     "recommendation._matrix_factorization",
 )

@@ -20,15 +20,17 @@ from compositions import (
 )
 from estimators import CLASSES
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from skdpspectral import (
+    DPPCA,
     DPCovariance,
     DPRidge,
     DPRidgeClassifier,
     DPTableVectorizer,
     JMECovariance,
+    LRSRegressor,
     PrivacyAccountant,
     SpikedPCA,
 )
@@ -79,7 +81,7 @@ def test_each_fit_is_charged_once_and_none_is_seeded(name, estimator):
 )
 def test_its_output_is_that_of_its_steps_one_by_one(name, estimator):
     composition, y = COMPOSITIONS[name], target_of(name)
-    with PrivacyAccountant(1e6, 1e-6, allow_seeded=True) as accountant:
+    with PrivacyAccountant() as accountant:
         model, other = (seeded(composition.of(estimator), seed) for seed in (0, 1))
         made = composition.make(clone(model), clone(other)).fit(X, y)
         found = composition.output(made)
@@ -134,3 +136,20 @@ def test_weights_of_rows_are_refused_by_name_at_no_cost(estimator):
                 model.fit_transform(X, Y, sample_weight=weights)
     assert accountant.ledger == ()
     assert not hasattr(model, "privacy_")
+
+
+@pytest.mark.parametrize("cls", [DPPCA, JMECovariance, LRSRegressor])
+def test_a_seed_that_the_user_asked_for_is_kept_and_warned_of(cls):
+    model = cls(noise_seed=0)
+    if cls is LRSRegressor:
+        model.set_params(user_feature=0)
+    with pytest.warns(UserWarning, match="noise_seed is given"):
+        make_pipeline(model).fit(X, Y)
+    assert model.privacy_.seeded
+
+
+def test_no_other_parameter_takes_a_seed():
+    """Ensembles write integers into each parameter of this name."""
+    for cls in CLASSES:
+        names = cls._get_param_names()
+        assert not [n for n in names if n.endswith("random_state")], cls

@@ -215,21 +215,13 @@ def test_fits_without_a_seed_do_not_warn(fit):
 def test_warnings_and_refusals_follow_the_fit_and_not_the_parameters():
     private = LRSRegressor().fit(X, Y, users=IDS)
     with pytest.warns(PrivacyLeakWarning, match="without privacy"):
-        exact = LRSRegressor(epsilon=None, unknown_user="raise").fit(X, Y, users=IDS)
+        exact = LRSRegressor(epsilon=None).fit(X, Y, users=IDS)
     private.set_params(epsilon=None)
     exact.set_params(epsilon=1.0)
     with pytest.warns(PrivacyLeakWarning, match="pooled over users"):
         private.score(X, Y, users=IDS)
     with pytest.warns(PrivacyLeakWarning, match="models of its users"):
         private.__getstate__()
-    # An unknown user may be an error where nothing is private, and nowhere else.
-    private.set_params(unknown_user="raise")
-    for call in (lambda u: private.predict(X[:1], users=[u]), private.get_coef):
-        for user in (0, 99):
-            with pytest.raises(ValueError, match="who was in the training set"):
-                call(user)
-    with pytest.raises(ValueError, match="not in the fit"):
-        exact.predict(X[:1], users=[99])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         exact.score(X, Y, users=IDS)

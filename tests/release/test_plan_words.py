@@ -2,7 +2,6 @@
 
 import copy
 import html.parser
-import math
 import pickle
 import warnings
 from dataclasses import replace
@@ -173,15 +172,10 @@ def test_what_remains_explains_itself(n_fits):
         accountant.charge(DPPCA(1, epsilon=1.0).privacy_plan(1000, 5))
 
 
-def test_what_remains_without_a_budget_or_with_seeds():
+def test_what_remains_without_a_budget():
     assert str(PrivacyAccountant().remaining()) == (
         "The ledger has no budget: fits of any epsilon are recorded."
     )
-    seeded = PrivacyAccountant(2.0, allow_seeded=True)
-    seeded.charge(DPPCA(1, epsilon=1.0, noise_seed=0).privacy_plan(1000, 5))
-    assert seeded.spent().epsilon == math.inf
-    assert "epsilon=1 of 2 at delta=1e-06 is spent" in str(seeded.remaining())
-    assert "epsilon=inf of 2 at delta=1e-06 is spent" in str(seeded)
 
 
 def rows(n):

@@ -161,7 +161,7 @@ FITS |= {
     "ratings beside a cluster": (
         LABELS,
         lambda t, a: DPMatrixFactorization(
-            items=5, accountant=a, rating_range=(1, 5)
+            items=range(5), accountant=a, rating_range=(1, 5)
         ).fit(dask_rows(RATINGS[:, ::-1]), t),
     ),
     "search": (

@@ -77,11 +77,6 @@ def faults(records, entries=None, budgets=None):
     return " ".join(report.faults)
 
 
-@pytest.mark.parametrize("law", ["normal", "sphere"])
-def test_a_run_without_faults_passes(law):
-    assert faults(results(law=law), budgets={"a": 400}) == ""
-
-
 def test_a_missing_entry_is_found_beside_surplus_ones():
     """Fits that were killed leave entries without results: sums would hide it."""
     entries = [{"label": f"fit/{number}"} for number in range(1, 400)]
@@ -89,58 +84,7 @@ def test_a_missing_entry_is_found_beside_surplus_ones():
     assert "fit: 1 results without an entry" in faults(results(), entries)
 
 
-def test_an_overdrawn_budget_is_found():
-    assert "the budget allows 399" in faults(results(), budgets={"a": 399})
-
-
-def test_one_release_without_noise_is_found():
-    records = results()
-    records[7]["draws"][0] = 1e-9 * records[7]["draws"][0]
-    assert "1 of 400 releases without noise" in faults(records)
-
-
-def test_a_few_steps_without_noise_are_found():
-    records = results()
-    records[7]["draws"][0][3:6] = 1e-9
-    assert "3 of 4000 numbers without noise" in faults(records)
-
-
 @pytest.mark.parametrize("scale", [0.9, 1.1])
 def test_noise_of_another_size_is_found(scale):
     """Of 20 000 numbers; it is missed with a probability below 1e-12."""
     assert "another deviation" in faults(results(2000, scale))
-
-
-def test_directions_that_are_not_random_are_found():
-    records = results(law="sphere")
-    for record in records:
-        record["draws"][0][0] **= 2
-    assert "directions" in faults(records)
-
-
-@pytest.mark.parametrize("law", ["normal", "sphere"])
-def test_noise_that_is_used_twice_is_found(law):
-    """Also where a part of it is, at another place, and to a rounding error."""
-    records = results(law=law)
-    part = records[3]["draws"][0][-3:] * (1.0 + 1e-15)
-    records[8]["draws"][0] = np.r_[records[8]["draws"][0][:3], part]
-    assert "1 releases repeat noise" in faults(records)
-
-
-def test_what_threads_read_from_one_object_is_one_release():
-    records = results()
-    for record in records[:2]:
-        record.update(label="fit/0", shared=True)
-    records[1]["draws"] = [records[0]["draws"][0].copy()]
-    entries = [{"label": f"fit/{number}"} for number in [0, 0, *range(2, 400)]]
-    assert faults(records, entries) == ""
-
-
-def test_failures_are_faults_and_refusals_are_not(tmp_path):
-    log = stress_log().SideLog(str(tmp_path / "log"))
-    draws = [np.random.default_rng(0).standard_normal(10)]
-    log.release("fit", "a", "fit/0", draws, law="normal")
-    log.count("fit", "refused")
-    assert faults(log.records()) == ""
-    log.failure("fit", "hangs")
-    assert faults(log.records()) == "1 x fit: hangs"

@@ -27,7 +27,7 @@ from skdpspectral._tables import clusters as cluster_rows
 from skdpspectral._tables.clusters import cluster_table
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import SpikedPCA
-from skdpspectral.linear_model import PrivateRounds, UserIntercept
+from skdpspectral.linear_model import UserIntercept
 from skdpspectral.sensitivity import summation_error
 
 dask = pytest.importorskip("dask")
@@ -88,7 +88,7 @@ def fits():
         data, distant = ratings(kind), ratings(kind, frame)
         yield f"{kind.__name__} {parameters}", model, data, distant, {}
     levels = {"fit_intercept": UserIntercept(ridge=2.0)}
-    for parameters in ({}, levels, {"solver": PrivateRounds(fresh_rows=True)}):
+    for parameters in ({}, levels):
         model = LRSRegressor(1, 2, noise_seed=SEED, **parameters)
         targets = da.from_array(y, chunks=999)
         yield f"lrs {parameters}", model, (OWN, y), (OWN, targets), {"users": USERS}

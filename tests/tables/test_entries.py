@@ -32,7 +32,7 @@ from skdpspectral._tables.ids import encode_ids
 from skdpspectral._tables.table import check_targets, deferred_targets, read_users
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSplit
-from skdpspectral.recommendation._ratings_by_part import unread_parts
+from skdpspectral.recommendation._ratings import Ratings
 
 ROOT = Path(skdpspectral.__file__).parent
 BIG = 2**53
@@ -357,9 +357,7 @@ def test_ratings_are_read_row_by_row(odd, into):
     model = DPMatrixFactorization(user_feature=0, item_feature=1, rating_range=(1, 5))
 
     def read(X):
-        found = unread_parts(model, X, np.ones(N_ROWS), reset=True).read()
-        (rows,) = found.parts()
-        return rows[:2]
+        return Ratings(model, X, np.ones(N_ROWS), reset=True).read().ids()
 
     first = read(into(table))
     for column in (0, 1, 2):
@@ -542,8 +540,6 @@ ALLOWED = {
     "metrics/_score_kinds.py": {"_components_and_rows", "errors"},
     # Lists were read before.
     "_tables/clipping.py": {"_rescale_rows"},
-    "recommendation/_table_columns.py": {"_plain"},
-    "recommendation/_ratings_by_part.py": {"_count_users"},
     "preprocessing/_vectorizer.py": {"_with_columns"},
     "neural_network/_estimators.py": {"_row"},
     "linear_model/_lrs.py": {"_rows_of_users"},

@@ -77,8 +77,9 @@ def test_bad_ids_are_refused(data, case):
     with pytest.raises(error, match=message):
         LRSRegressor(accountant=accountant).fit(X, y, users=ids)
     if case != "masked":
+        items = ["ann"] if case == "ending in NUL" else range(200)
         frame = pd.DataFrame({"user_id": ids, "item_id": np.arange(200)})
-        model = DPItemEmbedding(items=200, accountant=accountant, rating_range=(1, 5))
+        model = DPItemEmbedding(items=items, accountant=accountant, rating_range=(1, 5))
         with pytest.raises(error, match=f"user_feature.*{message}"):
             model.fit(frame, y)
         frame = frame.rename(columns={"user_id": "item_id", "item_id": "user_id"})
@@ -139,7 +140,7 @@ ESTIMATORS = [
     LRSMLPRegressor(user_feature=0),
     LRSRegressor(),
     LRSRegressor(user_feature=0),
-    DPItemEmbedding(rating_range=(1, 5)),
+    DPItemEmbedding(items=range(5), rating_range=(1, 5)),
 ]
 
 
@@ -156,7 +157,9 @@ def test_masked_rows_are_no_values(data, estimator):
 
 
 @pytest.mark.parametrize(
-    "estimator", [LRSRegressor(), DPItemEmbedding(rating_range=(1, 5))], ids=str
+    "estimator",
+    [LRSRegressor(), DPItemEmbedding(items=range(5), rating_range=(1, 5))],
+    ids=str,
 )
 @pytest.mark.filterwarnings("ignore")
 def test_masked_targets_are_no_values(data, estimator):

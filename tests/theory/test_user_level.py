@@ -11,7 +11,6 @@ from skdpspectral._linalg import per_user
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import (
     calibrate_gaussian,
-    compose_mu,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
@@ -614,5 +613,5 @@ def test_votes_and_sums_share_the_budget(clip_share):
         calibrate_gaussian("sum", 1.0, cost, (230,), magnitude=2.0**32)
         for cost in costs[n_votes:]
     ]
-    charged = compose_mu(mechanism.mu for mechanism in mechanisms)
+    charged = math.hypot(*(mechanism.mu for mechanism in mechanisms))
     assert mu * (1 - 1e-9) < charged <= mu

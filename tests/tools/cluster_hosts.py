@@ -28,15 +28,7 @@ def _hiding(folder):
 
 @contextlib.contextmanager
 def other_hosts(folder, homes):
-    """Yield a client of workers that do not see a folder of this process.
-
-    Parameters
-    ----------
-    folder : path
-        What they find empty.
-    homes : list of path
-        Home, working directory and temporary folder of each worker.
-    """
+    """Yield a client of workers, one for each home, that find a folder empty."""
     distributed = pytest.importorskip("dask.distributed")
     hidden, workers = _hiding(folder), []
     how = {"n_workers": 0, "processes": True, "dashboard_address": None}

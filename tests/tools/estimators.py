@@ -81,10 +81,13 @@ ENTRIES = {
             "user",
         ),
         Entry(
-            DPItemEmbedding(items=5, rating_range=(1, 5)), RATINGS, STARS, unit="user"
+            DPItemEmbedding(items=range(5), rating_range=(1, 5)),
+            RATINGS,
+            STARS,
+            unit="user",
         ),
         Entry(
-            DPMatrixFactorization(items=5, rating_range=(1, 5)),
+            DPMatrixFactorization(items=range(5), rating_range=(1, 5)),
             RATINGS,
             STARS,
             unit="user",

@@ -33,9 +33,8 @@ class Sessions:
 
 def make_site(folder, name, task, *, seed=0, epsilon=1.0, budget=1.0, noise_seed=None):
     """Clients with a ledger in a file of their name."""
-    ledger = PrivacyAccountant(
-        budget, 1e-5, path=folder / f"{name}.db", allow_seeded=noise_seed is not None
-    )
+    budget = (budget, 1e-5) if noise_seed is None else ()
+    ledger = PrivacyAccountant(*budget, path=folder / f"{name}.db")
     rows, how = rows_of(seed, p=task.n_features), {"noise_seed": noise_seed}
     how |= {"epsilon": epsilon, "accountant": ledger}
     return Sessions(name, lambda: LocalClient(name, rows, task, **how))
@@ -44,13 +43,7 @@ def make_site(folder, name, task, *, seed=0, epsilon=1.0, budget=1.0, noise_seed
 class Grid:
     """What a ServerApp gets of Flower, with apps that answer at once.
 
-    Parameters
-    ----------
-    sites : dict of int to object or None
-        By the number of a node: what its app connects to; None for a node that is
-        gone.
-    registered : dict of int to str
-        Names under which nodes are registered.
+    Sites are by the number of a node; None is gone.
     """
 
     def __init__(self, sites, registered=None):

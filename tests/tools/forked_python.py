@@ -75,22 +75,7 @@ class ForkedPython:
         self._folders.close()
 
     def run(self, folder, code, *arguments):
-        """Run code with the modules in a folder before any others.
-
-        Parameters
-        ----------
-        folder : Path
-            Also the working directory.
-        code : str
-            Python.
-        arguments : object
-            ``sys.argv[1:]``, as strings.
-
-        Returns
-        -------
-        Done
-            Its exit status and what it wrote.
-        """
+        """Run code in a folder, whose modules come before any others."""
         request = {
             "folder": str(folder),
             "code": code,

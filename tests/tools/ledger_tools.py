@@ -16,8 +16,9 @@ from sklearn.pipeline import Pipeline
 import skdpspectral
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.accounting._ledger import command, store
+from skdpspectral.accounting._ledger import store
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
+from skdpspectral.statements._command import faults_of
 
 DELTA = 1e-6
 PATIENCE = 120.0  # seconds, on a busy machine
@@ -63,7 +64,7 @@ def forget(accountant):
 
 def faults(accountant):
     """Return what ``skdpspectral-ledger check`` finds, a sentence each."""
-    return command.faults(accountant.path)[0]
+    return faults_of(accountant.path)[0]
 
 
 def box_of(accountant):

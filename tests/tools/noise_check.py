@@ -80,18 +80,12 @@ def _of_counts(mechanism, counts, released):
 
 
 class NoiseCheck:
-    """Sums over the noise of many fits, each of which is made twice.
-
-    Attributes
-    ----------
-    sums : dict of str to list
-        Of each comparison: the number of terms, and their sum.
-    sampled : list of float
-        Units in samples: how many there are, and their mean and variance by the plan.
-    """
+    """Sums over the noise of many fits, each of which is made twice."""
 
     def __init__(self):
+        # Of each comparison: the number of terms, and their sum.
         self.sums = defaultdict(lambda: [0, 0.0])
+        # Units in samples: how many there are, and their mean and variance by the plan.
         self.sampled = np.zeros(3)
 
     def add(self, act):

@@ -32,17 +32,7 @@ HOSTILE = {
 
 
 def check_nothing_else_is_seen(seen, settings, hostile):
-    """With the releases held fixed, nothing else depends on the data.
-
-    Parameters
-    ----------
-    seen : callable
-        ``seen(users, **parameters)``: everything that a fit shows, by name.
-    settings : list of dict
-        Parameters of the fits.
-    hostile : dict
-        Ratings of one user.
-    """
+    """With the releases held fixed, nothing else depends on the data."""
     base = ordinary()
     for turn, parameters in enumerate(settings):
         expected = seen(base, **parameters)
@@ -61,23 +51,9 @@ def check_nothing_else_is_seen(seen, settings, hostile):
 
 
 def planted_mistakes(estimator, modules, checks, mutants):
-    """Tests of a module: each planted mistake fails its check, and a copy passes all.
+    """Return tests: each planted mistake fails its check, and a copy passes all.
 
-    Parameters
-    ----------
-    estimator : type
-        The class that the checks are of.
-    modules : tuple of str
-        Modules that are edited, as for :func:`item_tools.mutated`.
-    checks : list of callable
-        Functions of such a class.
-    mutants : dict
-        By name, the check that must fail, the module and its edits.
-
-    Returns
-    -------
-    caught, passes : callable
-        Tests, to be given names that begin with ``test_``.
+    `mutants` has by name the check that must fail, the module and its edits.
     """
 
     def mutated(monkeypatch, module, *edits):

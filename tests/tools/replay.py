@@ -92,20 +92,12 @@ class Counts:
 
 @dataclass
 class Tape:
-    """Takes the place of all noise, and gives the answers of another tape if asked.
-
-    Parameters
-    ----------
-    given : Tape or None, default=None
-        Of the fit whose answers are given again.
-    budget : bool, default=True
-        Whether charges pass; without, each raises as a used-up budget does.
-    fresh : bool, default=False
-        Whether noise has the keys that it has without a tape.
-    """
+    """Takes the place of all noise, and gives the answers of another tape if asked."""
 
     given: "Tape | None" = None
+    # Whether charges pass; without, each raises as a used-up budget does.
     budget: bool = True
+    # Whether noise has the keys that it has without a tape.
     fresh: bool = False
     asked: list = field(default_factory=list)
     charged: list = field(default_factory=list)
@@ -308,12 +300,7 @@ def moved(mechanism, difference):
 def shares(first, second, changed=None):
     """Yield for each release its mechanism, and the share of its cost that is realized.
 
-    Parameters
-    ----------
-    first, second : Tape
-        Of neighbors.
-    changed : set of int or None, default=None
-        Units in which they differ; samples without them must be the same sums.
+    `changed` are units in which they differ: sums without them must be the same.
     """
     by_stream = {}
     for one, two in zip(first.asked, second.asked, strict=False):
@@ -478,15 +465,7 @@ class Played:
 
 
 def play(act: Callable[[], dict], tape: Tape) -> Played:
-    """Return what an act, which returns what it shows by name, lets out.
-
-    Parameters
-    ----------
-    act : callable
-        Fits and returns encoded results.
-    tape : Tape
-        In the place of noise.
-    """
+    """Return what an act, which returns what it shows by name, lets out."""
     printed, error, seen = io.StringIO(), None, {}
     np.random.seed(0)  # noqa: NPY002
     random.seed(0)
@@ -547,45 +526,20 @@ class Found(NamedTuple):
 
 @dataclass
 class Closest:
-    """What came of a family's pairs.
+    """What came of a family's pairs."""
 
-    Attributes
-    ----------
-    n_pairs : int
-        Pairs whose first data can be fitted.
-    n_refused : int
-        Of these, how many have a neighbor that was refused after the charge.
-    n_budgets : int
-        Pairs that were refused for their budget, or their form.
-    n_releases : int
-        Releases whose distance was measured.
-    ratio, where
-        The largest share of its cost that one has realized, and which one.
-    total : float
-        The largest share of its plan's mu that a whole fit has realized.
-    found : list of Found
-        Violations.
-    unfit : dict of str to str
-        Errors of first data, by case: of these nothing was seen.
-    """
-
+    # Pairs whose first data can be fitted; of these, refused ones; and without budget.
     n_pairs: int = 0
     n_refused: int = 0
     n_budgets: int = 0
     n_releases: int = 0
+    # The largest share of its cost that a release, and a whole fit, has realized.
     ratio: float = 0.0
     where: str = ""
     total: float = 0.0
     found: list = field(default_factory=list)
+    # Errors of first data, by case: of these nothing was seen.
     unfit: dict = field(default_factory=dict)
-
-    def summary(self):
-        """Return what a report says of a family."""
-        return (
-            f"{self.n_pairs} pairs ({self.n_refused} refused after the charge), "
-            f"{self.n_budgets} without budget, {self.n_releases} releases, closest "
-            f"{self.ratio:.6f} ({self.where}), {len(self.found)} found"
-        )
 
     def note(self, ratio, where):
         """Note the share of its cost that a release has realized."""
@@ -596,45 +550,24 @@ class Closest:
 
 @dataclass(frozen=True)
 class Case:
-    """Data with all their neighbors, and what is done with them.
-
-    Parameters
-    ----------
-    name : str
-        Of the setting, the form and the data.
-    act : callable
-        ``act(data)`` fits and returns what is shown.
-    data : object
-        The first data.
-    neighbors : dict of str to object
-        Others.
-    changed : dict of str to set of int
-        Positions of rows in which a neighbor differs, where these are public.
-    invalid : frozenset of str
-        Neighbors whose unit can be no input: a fit may refuse them once it is charged,
-        with the same text whatever the value is and wherever.
-    secrets : tuple of str
-        What no text may have in it.
-    bounded : bool
-        Whether releases have a bound for all data, and not for those of a model alone.
-    twice : frozenset of str
-        Neighbors in which a unit leaves and another joins: two steps where the
-        guarantee is of one.
-    charges : bool
-        Whether it is charged: splits are not.
-    one_text : bool
-        Whether refusals of one kind must all have the same text.
-    """
+    """Data with all their neighbors by name, and ``act(data)``, which shows a fit."""
 
     name: str
     act: Callable
     data: Any
     neighbors: dict
+    # Positions of rows in which a neighbor differs, where these are public.
     changed: dict = field(default_factory=dict)
+    # Neighbors whose unit can be no input: a fit may refuse them once it is charged, in
+    # the same words whatever the value is and wherever, with `one_text`.
     invalid: frozenset = frozenset()
+    # What no text may have in it.
     secrets: tuple = ()
+    # Whether releases have a bound for all data, and not for those of a model alone.
     bounded: bool = True
+    # Neighbors in which a unit leaves and another joins: two steps.
     twice: frozenset = frozenset()
+    # Splits are not charged.
     charges: bool = True
     one_text: bool = True
 
@@ -642,15 +575,7 @@ class Case:
 def compare(case: Case, closest: Closest, budget: bool = True) -> None:
     """Play a case, and note what its neighbors show of it.
 
-    Parameters
-    ----------
-    case : Case
-        What is played.
-    closest : Closest
-        Where it is noted.
-    budget : bool, default=True
-        Whether charges pass. Without, all fits must be refused alike: before a charge
-        no value has a say.
+    Without a budget all fits must be refused alike: before a charge no value has a say.
     """
     first = play(lambda: case.act(case.data), Tape(budget=budget))
     if budget and first.error is not None:

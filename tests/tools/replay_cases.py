@@ -259,16 +259,7 @@ def random_row(rng, p=P):
 def row_neighbors(rng, table, form, labels=None, at=None):
     """Return tables with another row, which of them are invalid, and where they differ.
 
-    Parameters
-    ----------
-    rng : Generator
-        Of random rows.
-    table : Table
-        The first one.
-    form : str
-        Its form.
-    labels : list or None, default=None
-        What a target may be; None for any number.
+    `labels` are what a target may be; None for any number.
     """
     at = int(rng.integers(len(table.rows))) if at is None else at
     other = (at + 1) % len(table.rows)
@@ -632,14 +623,7 @@ def hostile_users(rng):
 def tables_of_users(rng, form, replaced):
     """Return a table of users, and its neighbors by one of them.
 
-    Parameters
-    ----------
-    rng : Generator
-        Of values.
-    form : str
-        In ``MIXED`` ones, ids may be of other kinds.
-    replaced : bool
-        Whether the number of users is public.
+    In ``MIXED`` forms ids may be of other kinds; `replaced`: their number is public.
     """
     users = {k: user_rows(rng, n) for k, n in enumerate((3, 1, 5, 9, 2, 4), 1)}
     users[6] = _signed(9, 40.0, 30.0)
@@ -838,8 +822,7 @@ def fit_ratings(estimator, form, table):
     found = leaving(model)
     asked = FORMS[form]([[u, i] for u in (1, 2, 4, 999) for i in range(4)])
     if hasattr(model, "recommend"):
-        if np.ndim(model.items):  # of items that are hashed, nobody has a name
-            found["lists"] = encode(model.recommend([1, 2, 4], n=3))
+        found["lists"] = encode(model.recommend([1, 2, 4], n=3))
         found["predictions of others"] = encode(model.predict(asked))
     else:
         found["transformed"] = encode(model.transform(asked))
@@ -1114,8 +1097,6 @@ def split_cases(rng, form):
             secrets=(SECRET,),
             charges=False,
         )
-    # Without shuffling, PerUserKFold deals rows of a user by that user alone: no
-    # guarantee is claimed of it, as folds begin where the user before ends.
 
 
 # -- searches --------------------------------------------------------------------------
@@ -1601,13 +1582,7 @@ def other_cases(kind, form):
 
 
 def all_families(estimators):
-    """Return everything, as (family, form, function that gives cases).
-
-    Parameters
-    ----------
-    estimators : list of estimator
-        Settings.
-    """
+    """Return everything, as (family, form, function that gives cases)."""
     found = []
     for kind in CLASSES:
         cases = functools.partial(cases_of_settings, kind, estimators)

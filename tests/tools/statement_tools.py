@@ -72,7 +72,9 @@ def all_kinds():
     yield "users", LRSRegressor().fit(X, X[:, 0], users=users)
     yield (
         "items",
-        DPItemEmbedding(items=20, rating_range=(1, 5)).fit(ratings, np.ones(400)),
+        DPItemEmbedding(items=range(20), rating_range=(1, 5)).fit(
+            ratings, np.ones(400)
+        ),
     )
     yield "seeded", DPPCA(2, noise_seed=0).fit(X)
     yield "open", DPPCA(2, epsilon=None).fit(X)

@@ -45,25 +45,17 @@ DELTA = 1e-6
 class Worst(NamedTuple):
     """An estimator and two neighbors, on which its releases differ as far as they can.
 
-    Parameters
-    ----------
-    model : estimator
-        With a budget at `DELTA`.
-    one, other : tuple
-        What `fit` is given.
-    release : str, default=""
-        What the names of the releases in question begin with; "" for all.
-    least : float, default=0.9999
-        The share of their planned cost that is realized, rounded down.
-    n_clients : int, default=1
-        Of how many each has a budget of its own.
+    `one` and `other` are what `fit` is given, by `DELTA`.
     """
 
     model: Any
     one: tuple
     other: tuple
+    # What the names of the releases in question begin with.
     release: str = ""
+    # The share of their planned cost that is realized, rounded down.
     least: float = 0.9999
+    # Of how many each has a budget of its own.
     n_clients: int = 1
 
 
@@ -107,15 +99,7 @@ def realized(case):
 
 
 def changed(row, replacement, background=3):
-    """Return two tables that differ in their first row; the others are zero, or given.
-
-    Parameters
-    ----------
-    row, replacement : array of shape (p,)
-        The row that differs.
-    background : int or array, default=3
-        The other rows, or how many are zero.
-    """
+    """Return two tables that differ in their first row; others are zero, or given."""
     if isinstance(background, int):
         background = np.zeros((background, len(row)))
     return tuple((np.vstack([first, background]),) for first in (row, replacement))

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...mechanisms import (
     ApproximateDP,
+    GaussianDP,
     Neighbors,
     ParallelPlan,
     PrivacyPlan,
@@ -24,9 +25,8 @@ from ...mechanisms import (
     check_real,
     shown,
 )
-from .._composition import Total
 from .._errors import LedgerError, PrivacyBudgetError
-from .._gaussian import MIN_DELTA, gaussian_mu
+from .._gaussian import MIN_DELTA, check_delta, gaussian_epsilon, gaussian_mu
 from . import report, store
 from .context import close_block, note_charge, open_block
 from .costs import (
@@ -40,8 +40,6 @@ from .costs import (
 from .entries import LedgerEntry, Sums, new_row
 from .planned_fits import Refit, planned_fits
 from .report import Remaining, Spent, Standing
-
-_LARGEST_DELTA = 1.0 - 2.0**-53
 
 
 class PrivacyAccountant:
@@ -58,7 +56,13 @@ class PrivacyAccountant:
         Budget, positive. None records without a limit, or uses the budget of an
         existing ledger at `path`.
     delta : float or None, default=None
-        Budget in [1e-15, 1). None means 1e-6 if `epsilon` is given.
+        Budget in [1e-15, 1). None means 1e-6 if there is a budget.
+    mu : float or None, default=None
+        Budget in Gaussian differential privacy, in the place of `epsilon`, which is
+        then that of `mu` at `delta`. `failures` and `pure` are 0 unless they are given.
+    rho : float or None, default=None
+        Budget in zero-concentrated differential privacy, the same as
+        ``mu=sqrt(2 * rho)``.
     path : str or path-like or None, default=None
         Ledger file on a local disk of one host, created if missing; or a database of a
         PostgreSQL server, ``"postgresql://user@host/database"``, for several hosts
@@ -79,9 +83,6 @@ class PrivacyAccountant:
         reserves the epsilon of the first entry if that entry is external, and 0
         otherwise. External entries beyond this part cost as much as a Gaussian
         mechanism that covers them, which is expensive unless their epsilons are small.
-    allow_seeded : bool, default=False
-        Whether this handle charges fits with a `noise_seed` to a budget, at face value.
-        Use it only for tests and figures: :meth:`spent` is then infinite.
 
     Raises
     ------
@@ -123,24 +124,29 @@ class PrivacyAccountant:
         epsilon: float | None = None,
         delta: float | None = None,
         *,
+        mu: float | None = None,
+        rho: float | None = None,
         path: str | os.PathLike[str] | None = None,
         unit: str | None = None,
         neighbors: str | None = None,
         failures: float | None = None,
         pure: float | None = None,
-        allow_seeded: bool = False,
     ) -> None:
-        if not isinstance(allow_seeded, bool):  # other truthy values open no budget
-            raise TypeError(f"allow_seeded must be a bool, got {shown(allow_seeded)}")
-        asked = _checked_terms(epsilon, delta, unit, neighbors, failures, pure)
         parts = {"failures": failures, "pure": pure}
+        asked = _checked_budget(epsilon, delta, mu, rho, **parts)
+        if (unit is None) != (neighbors is None):
+            raise ValueError("unit and neighbors must be given together, or neither")
+        asked["unit"] = None if unit is None else str(_word("unit", unit, Unit))
+        word = neighbors and str(_word("neighbors", neighbors, Neighbors))
+        asked["neighbors"] = word
+        has_budget = asked["epsilon"] is not None
         given = {**parts, "unit": unit, "neighbors": neighbors}
-        given |= {} if epsilon is None else {n: asked[n] for n in ("epsilon", "delta")}
+        given |= {n: asked[n] for n in ("epsilon", "delta")} if has_budget else {}
         self._keeper = None if path is not None else _TemporaryFolder()
         self._path = place_of(self._keeper.file if self._keeper else path or "")
         on_server = self._path.startswith(store.SERVER)
         if on_server or not os.path.lexists(self._path):
-            if epsilon is None and not on_server and any(parts.values()):
+            if not (has_budget or on_server) and any(parts.values()):
                 raise ValueError(
                     f"failures and pure are parts of a budget: pass epsilon, as there "
                     f"is no ledger at {self._path}"
@@ -157,7 +163,6 @@ class PrivacyAccountant:
                     "use another ledger for other rows"
                 )
         self._budget = budget_of(terms)
-        self._allow_seeded = allow_seeded
         self._label: str | None = None
 
     # -- identity: every copy is the same ledger ------------------------------
@@ -201,11 +206,6 @@ class PrivacyAccountant:
     def path(self) -> str:
         """Path of the ledger file, or address of the ledger on a server."""
         return self._path
-
-    @property
-    def allow_seeded(self) -> bool:
-        """Whether this handle charges seeded fits to a budget."""
-        return self._allow_seeded
 
     def named(self, label: str) -> PrivacyAccountant:
         """Return a handle of the same ledger that adds a label to its entries.
@@ -267,8 +267,7 @@ class PrivacyAccountant:
         Raises
         ------
         PrivacyBudgetError
-            If the plan exceeds the budget, or if its noise is seeded and this handle
-            has a budget without ``allow_seeded=True``.
+            If the plan exceeds the budget, or if there is one and its noise is seeded.
         LedgerError
             If the ledger cannot be used or does not support the neighbor relation.
         """
@@ -280,16 +279,26 @@ class PrivacyAccountant:
         note_charge(plan, row[0])
 
     def charge_external(
-        self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        what: str = "",
+        *,
+        mu: float | None = None,
+        unit: str,
+        neighbors: str,
     ) -> None:
         """Charge what another tool has spent, or will spend, on the same rows.
 
         Parameters
         ----------
-        epsilon, delta : float
+        epsilon, delta : float or None, default=None
             Guarantee of that tool: `epsilon` at least 0, finite; `delta` in [0, 1).
         what : str
             Description for the ledger, in place of an estimator's name.
+        mu : float or None, default=None
+            Guarantee of that tool in Gaussian differential privacy, at least 0, in the
+            place of `epsilon` and `delta`. It adds up with the costs of Gaussian fits.
         unit : {"row", "user"}
             Privacy unit of the other tool's guarantee.
         neighbors : {"replace-one", "add-remove-one", "zero-out-one"}
@@ -309,13 +318,19 @@ class PrivacyAccountant:
         """
         if not (isinstance(what, str) and what.strip()):
             raise ValueError(f"what must describe the release, got {shown(what)}")
-        pair = ApproximateDP(
-            what, check_real("epsilon", epsilon), check_real("delta", delta)
-        )
-        if pair.epsilon and not 1e-300 <= pair.epsilon <= 1e300:
+        spent: Any
+        if mu is None:
+            epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
+            spent = ApproximateDP(what, epsilon, delta)
+        elif epsilon is not None or delta is not None:
+            raise ValueError("mu must be given alone, without epsilon and delta")
+        else:
+            spent, delta = GaussianDP(what, mu), self.delta or DEFAULT_DELTA
+            epsilon = gaussian_epsilon(spent.mu, delta)
+        if epsilon and not 1e-300 <= epsilon <= 1e300:
             raise ValueError("epsilon must be 0, or from 1e-300 to 1e300: round it up")
         relation = _word("unit", unit, Unit), _word("neighbors", neighbors, Neighbors)
-        self.charge(PrivacyPlan(pair.epsilon, pair.delta, (pair,), what, *relation))
+        self.charge(PrivacyPlan(epsilon, delta, (spent,), what, *relation))
 
     def check(
         self,
@@ -362,13 +377,13 @@ class PrivacyAccountant:
         fits = planned_fits(what, X)
         with store.transaction(self._path, self._id, keep=False) as locked:
             locked.know_counts()
-            sums = self._after(fits, n_fits, locked.terms, locked.sums)
-        return self._spent(sums)
+            terms, sums = self._after(fits, n_fits, locked.terms, locked.sums)
+        return Standing(terms, sums).spent()
 
     def _after(
         self, fits: Sequence[Any], n_fits: int, terms: dict[str, Any], sums: Sums
-    ) -> Sums:
-        """Return the sums after fits, none of which may exceed the budget.
+    ) -> tuple[dict[str, Any], Sums]:
+        """Return terms and sums after fits, none of which may exceed the budget.
 
         Of a refit of one of several candidates, the costliest for this ledger counts.
         """
@@ -377,14 +392,14 @@ class PrivacyAccountant:
                 found = [
                     self._after(own, n_fits, terms, sums) for own in fit.alternatives
                 ]
-                sums = max(found, key=lambda s: self._spent(s).epsilon, default=sums)
+                dear = lambda after: Standing(*after).spent().epsilon  # noqa: E731
+                terms, sums = max(found, key=dear, default=(terms, sums))
                 continue
             handle = self if fit.accountant is None else fit.accountant
             if handle._id == self._id:
-                _, terms, sums = handle._entered(
-                    fit.plan, fit.times * n_fits, terms, sums
-                )
-        return sums
+                times = fit.times * n_fits
+                _, terms, sums = handle._entered(fit.plan, times, terms, sums)
+        return terms, sums
 
     def _entered(
         self, plan: PrivacyPlan, times: int, terms: dict[str, Any], sums: Sums
@@ -427,44 +442,25 @@ class PrivacyAccountant:
         """Raise if a plan has no finite cost, or its noise is not secret."""
         if self._budget is None or (plan.noisy and not plan.seeded):
             return
+        said = (
+            f"{plan.estimator} draws its noise from noise_seed, which gives no privacy "
+            "and costs an infinite epsilon; leave noise_seed=None. Seeds are for tests "
+            "and figures: charge them to a PrivacyAccountant without a budget"
+        )
         if not plan.noisy:
             said = (
                 f"{plan.estimator} with epsilon=None spends without limit, but this "
                 "accountant has a budget; set epsilon to a number"
             )
-        elif not self._allow_seeded:
-            said = (
-                f"{plan.estimator} draws its noise from noise_seed, which gives no "
-                "privacy and costs an infinite epsilon; leave noise_seed=None. If the "
-                "results are never published, use "
-                "PrivacyAccountant(..., allow_seeded=True)"
-            )
-        else:
-            return
         raise PrivacyBudgetError(said, math.inf, self._budget.epsilon)
 
     # -- totals and tables -----------------------------------------------------
 
-    def _total(self, sums: Sums) -> tuple[Total, float]:
-        """Return the total of entries, and the delta to state it at."""
-        total, (_, _, least, seeded, _) = sums.total(), sums.head
-        if self._budget is not None:
-            delta = self._budget.delta
-        else:  # several fits may fail more often than one of them allows for
-            delta = max(least or DEFAULT_DELTA, 2.0 * total.additive, MIN_DELTA)
-        total = total._replace(mu=math.inf) if seeded else total
-        return total, min(delta, _LARGEST_DELTA)
-
-    def _spent(self, sums: Sums, delta: float | None = None) -> Spent:
-        total, own = self._total(sums)
-        delta = own if delta is None else delta
-        return Spent(total.epsilon(delta), delta)
-
-    def _read(self) -> tuple[Sums, dict[str, Any]]:
-        """Return the sums and terms of the ledger, as they are now."""
+    def _read(self) -> Standing:
+        """Return the totals of the ledger as it is now, without its entries."""
         with store.transaction(self._path, self._id, keep=False) as locked:
             locked.know_counts()
-            return locked.sums, locked.terms
+            return Standing(locked.terms, locked.sums)
 
     def spent(self, delta: float | None = None) -> Spent:
         """Return the tight total privacy cost of all entries.
@@ -490,10 +486,9 @@ class PrivacyAccountant:
         (:ref:`filters`), so less may be left to spend than this suggests. The total is
         at most what these means count, and so never exceeds a budget.
         """
-        sums, _ = self._read()
-        return self._spent(sums, delta)
+        return self._read().spent(delta)
 
-    def remaining(self, k: int = 1) -> Spent:
+    def remaining(self, k: int = 1) -> Remaining:
         """Return the budget available to each of `k` further equal Gaussian fits.
 
         The remaining ``mu**2`` is split equally, because it adds up over fits: each of
@@ -509,7 +504,8 @@ class PrivacyAccountant:
         Spent
             Named tuple (epsilon, delta) at the budget's delta, for Gaussian fits of the
             ledger's unit and relation on all of its rows; infinite without a budget.
-            Seeded fits count at face value. ``str()`` explains the result.
+            ``str()`` explains the result. Its `failures` and `pure` are what is left
+            for other mechanisms (:ref:`filters`).
 
         Examples
         --------
@@ -518,19 +514,7 @@ class PrivacyAccountant:
         >>> round(accountant.remaining(10).epsilon, 3)
         0.574
         """
-        k = check_count("k", k)
-        sums, terms = self._read()
-        left = Remaining(self._left(sums, terms, k), self._total(sums)[1])
-        left.n_fits, left.budget, left.total = k, budget_of(terms), sums.total()
-        return left
-
-    def _left(self, sums: Sums, terms: dict[str, Any], k: int = 1) -> float:
-        budget = budget_of(terms)
-        if budget is None:
-            return math.inf
-        if k == 1 and sums.empty:
-            return budget.epsilon  # it may be all of it
-        return budget.remaining(sums.costs().box, k)
+        return self._read().remaining(check_count("k", k))
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:
@@ -544,34 +528,23 @@ class PrivacyAccountant:
             return tuple(locked.entries())
 
     def _standing(self, n_entries: int | None = None) -> Standing:
-        """Return totals and entries of one moment: now, or after the first entries."""
+        """Return the ledger with its entries: now, or after the first of them."""
         with store.transaction(self._path, self._id, keep=False) as locked:
             found, terms = locked.sums.head[0], locked.terms
             if n_entries is not None and not 0 <= n_entries <= found:
                 raise LedgerError(f"the ledger has {found} entries, not {n_entries}")
             entries = locked.entries(found if n_entries is None else n_entries)
-        sums = Sums()
-        for entry in entries:
-            sums.add(entry)
-        total, delta = self._total(sums)
-        facts = (relation_of(terms), total, delta, budget_of(terms))
-        left = self._left(sums, terms)
-        return Standing(self._id, *facts, left, tuple(entries), sums.head[1])
+        return Standing(terms, Sums().after(entries), entries)
 
     def _over_time(self, most: int = 201) -> list[tuple[int, Spent, float]]:
         """Return at `most` moments the number of entries, their cost, what was left."""
-        with store.transaction(self._path, self._id, keep=False) as locked:
-            entries, terms = locked.entries(), locked.terms
-        counts = np.linspace(0, len(entries), min(len(entries) + 1, most)).round()
-        wanted, sums, moments = set(counts.tolist()), Sums(), []
-        for number in range(len(entries) + 1):
-            if number in wanted:
-                left = self._left(sums, terms)
-                moments.append((number, self._total(sums)[0], left))
-            if number < len(entries):
-                sums.add(entries[number])
-        _, delta = self._total(sums)
-        return [(n, Spent(t.epsilon(delta), delta), left) for n, t, left in moments]
+        whole, at, sums, moments = self._standing(), 0, Sums(), []
+        counts = np.linspace(0, (n := len(whole.entries)), min(n + 1, most)).round()
+        for number in sorted(set(map(int, counts))):
+            sums.after(whole.entries[at:number])
+            then, at = Standing(whole.terms, sums), number
+            moments.append((number, then.spent(whole.delta), then.remaining().epsilon))
+        return moments
 
     def export(self) -> str:
         """Return the ledger as JSON lines, for an audit or an archive.
@@ -666,46 +639,53 @@ def _word(name: str, value: object, kind: type) -> Any:
     raise ValueError(f"{name} must be one of {known}, got {shown(value)}")
 
 
-def _checked_terms(
-    epsilon: Any, delta: Any, unit: Any, neighbors: Any, failures: Any, pure: Any
+def _checked_budget(
+    epsilon: Any, delta: Any, mu: Any, rho: Any, failures: Any, pure: Any
 ) -> dict[str, Any]:
-    """Return the terms of a new ledger."""
-    if (unit is None) != (neighbors is None):
-        raise ValueError("unit and neighbors must be given together, or neither")
-    if unit is not None:
-        unit = str(_word("unit", unit, Unit))
-        neighbors = str(_word("neighbors", neighbors, Neighbors))
+    """Return the terms of the budget of a new ledger, which are None without one."""
     if isinstance(epsilon, str):
         raise ValueError(
             f"epsilon of a budget must be a number, got {epsilon!r}; pass the file of "
             "a ledger as path="
         )
-    if epsilon is None and delta is not None:
-        raise ValueError("delta requires epsilon: a budget has both")
     terms = {"epsilon": epsilon, "delta": delta, "failures": failures, "pure": pure}
-    if epsilon is not None:
-        terms["delta"] = DEFAULT_DELTA if delta is None else delta
-        for name in (n for n, value in terms.items() if value is not None):
-            terms[name] = check_real(f"{name} of a budget", terms[name])
-        _check_budget(terms)
-    return {**terms, "unit": unit, "neighbors": neighbors}
-
-
-def _check_budget(terms: dict[str, Any]) -> None:
-    epsilon, delta, lost, pure = terms.values()
-    if not 0.0 < epsilon < math.inf:
+    costs = {"epsilon": epsilon, "mu": mu, "rho": rho}
+    costs = {name: value for name, value in costs.items() if value is not None}
+    if not costs:
+        if delta is not None:
+            raise ValueError("delta requires epsilon: a budget has both")
+        return terms
+    if len(costs) > 1:
+        raise ValueError(f"a budget has one of epsilon, mu and rho, got {list(costs)}")
+    ((kind, cost),) = costs.items()
+    cost = check_real(f"{kind} of a budget", cost)
+    if not 0.0 < cost < math.inf:
         raise ValueError(
-            f"epsilon of a budget must be positive and finite, got {epsilon}; leave it "
+            f"{kind} of a budget must be positive and finite, got {cost}; leave it "
             "as None to record without a limit"
         )
-    gaussian_mu(epsilon, delta)  # refuses a delta out of range
-    if pure is not None and not 0.0 <= pure < epsilon:
-        raise ValueError(f"pure must be in [0, {epsilon:g}), got {pure:g}")
+    terms["delta"] = DEFAULT_DELTA if delta is None else delta
+    for name in ("delta", "failures", "pure"):
+        if terms[name] is not None:
+            terms[name] = check_real(f"{name} of a budget", terms[name])
+    delta, lost = check_delta(terms["delta"]), terms["failures"]
     if lost is None:
         share = FAILURES * delta
-        lost = terms["failures"] = share if delta - share >= 2.0 * MIN_DELTA else 0.0
-    if not (0.0 <= lost < delta and (delta - lost) / (1.0 - lost) >= MIN_DELTA):
+        fits = kind == "epsilon" and delta - share >= 2.0 * MIN_DELTA
+        lost = terms["failures"] = share if fits else 0.0
+    left = (delta - lost) / (1.0 - lost) if 0.0 <= lost < delta else 0.0
+    if not left >= MIN_DELTA:
         raise ValueError(
             f"failures must be at least 0 and leave {MIN_DELTA:g} or more of delta="
             f"{delta:g}, got {lost:g}"
         )
+    if kind != "epsilon":
+        pure = terms["pure"] = pure or 0.0
+        mu = cost if kind == "mu" else math.sqrt(2.0 * cost)
+        cost = pure + gaussian_epsilon(mu, left)
+        if not 0.0 < cost < math.inf:
+            raise ValueError(f"{kind} of a budget has no epsilon at delta={delta:g}")
+    gaussian_mu(cost, delta)  # refuses an epsilon out of range
+    if pure is not None and not 0.0 <= terms["pure"] < cost:
+        raise ValueError(f"pure must be in [0, {cost:g}), got {terms['pure']:g}")
+    return {**terms, "epsilon": cost}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import traceback
-import uuid
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
@@ -100,8 +99,7 @@ def ambient_accountant(noted: Noted = None) -> PrivacyAccountant | None:
             "clone it in the block, or run the fit in a copy of the block's context "
             "(contextvars.copy_context)"
         )
-    # Of several handles of the ledger, one that lets no seeds in.
-    return min(handles, key=lambda handle: handle.allow_seeded, default=None)
+    return handles[0] if handles else None
 
 
 def _is_thread_of_joblib() -> bool:
@@ -123,15 +121,6 @@ def accountant_to_send(noted: Noted = None) -> Noted:
         return ambient_accountant(noted)
     except LedgerError as error:  # raised by a fit, which may never come
         return error.with_traceback(None)
-
-
-# Of each process, also after a fork.
-_names: dict[int, str] = {}
-
-
-def process_name() -> str:
-    """Return a globally unique name of this process."""
-    return _names.setdefault(os.getpid(), uuid.uuid4().hex)
 
 
 # -- what a fit that fails has been charged --------------------------------------------

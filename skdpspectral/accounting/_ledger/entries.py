@@ -217,6 +217,12 @@ class Sums:
         changed["ledger"] = f"{_text(costs)};{json.dumps(head)}"
         self.known |= changed
 
+    def after(self, entries: Iterable[LedgerEntry]) -> Sums:
+        """Return these sums with some entries added."""
+        for entry in entries:
+            self.add(entry)
+        return self
+
     def counts(self) -> tuple[tuple[str, str], ...]:
         """Return the texts of mechanisms that are not Gaussian, with counts."""
         known = sorted(self.known.items())

@@ -83,11 +83,10 @@ def parts_of(estimator: Any, fitted: bool = False) -> Iterator[tuple[str, Any]]:
         yield from whole.steps
     elif isinstance(estimator, FeatureUnion):
         yield from estimator.transformer_list
-    elif isinstance(estimator, ColumnTransformer) and fitted:
-        yield from (part[:2] for part in getattr(estimator, "transformers_", ()))
     elif isinstance(estimator, ColumnTransformer):
-        yield from (part[:2] for part in estimator.transformers)
-        yield "remainder", estimator.remainder
+        asked = [*estimator.transformers, ("remainder", estimator.remainder)]
+        made = getattr(estimator, "transformers_", ()) if fitted else asked
+        yield from (part[:2] for part in made)
     else:
         for name, value in estimator.get_params(deep=False).items():
             several = isinstance(value, (list, tuple))
@@ -251,40 +250,30 @@ def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
             return replace(rows, X=form, made_by=path)
     if isinstance(step, OneToOneFeatureMixin):
         return replace(rows, own=False)
-    if composition_of(step) is Composition.PIPELINE:
+    kind, like = composition_of(step), None
+    width: Any = getattr(step, "n_components", None)
+    if kind is Composition.PIPELINE:
         for _, child in parts_of(step):
             rows = rows_after(path, child, rows)
         return rows
-    (n_rows, n_columns), width = rows.shape, _width(path, step, rows)
-    known = rows.width_known and width is not None
-    shape = (n_rows, n_columns if width is None else width)
-    like = None
-    if composition_of(step) is Composition.UNION:  # of which one part decides
-        made = [rows_after(path, child, rows) for _, child in parts_of(step)]
-        tables = [rows.X for rows in made if rows is not None]
-        like = next((X for X in tables if hasattr(X, "tocsr")), None)
-    X = zeros(shape, like=like)
-    return replace(rows, X=X, made_by=path, width_known=known, own=False)
-
-
-def _width(path: str, step: Any, rows: Rows) -> int | None:
-    """Return the number of output columns; None if it is not public."""
     if hasattr(step, "_n_columns_out"):
-        width: int | None = step._n_columns_out(rows.X)
-        return width
-    if composition_of(step) in WALKED:
-        found = [
+        width = step._n_columns_out(rows.X)
+    elif kind in WALKED:
+        made = [
             rows_after(f"{path}__{name}", child, some)
             for name, child, some in branches(path, step, rows)
             if not (isinstance(child, str) and child == "drop")
         ]
-        known = rows.width_known and all(
-            each is not None and each.width_known for each in found
-        )
-        return sum(each.shape[1] for each in found if each) if known else None
-    number: Any = getattr(step, "n_components", None)
-    whole = isinstance(number, Integral) and not isinstance(number, bool)
-    return int(number) if whole else None
+        parts = [each for each in made if each is not None]
+        known = rows.width_known and all(each.width_known for each in parts)
+        width = sum(each.shape[1] for each in parts) if known else None
+        if kind is Composition.UNION:  # of which one part decides
+            like = next((e.X for e in parts if hasattr(e.X, "tocsr")), None)
+    public = isinstance(width, Integral) and not isinstance(width, bool)
+    n_rows, n_columns = rows.shape
+    X = zeros((n_rows, int(width) if public else n_columns), like=like)
+    known = rows.width_known and public
+    return replace(rows, X=X, made_by=path, width_known=known, own=False)
 
 
 def branches(
@@ -434,7 +423,12 @@ def _search_fits(search: Any, X: Any) -> Iterator[PlannedFit | Refit]:
     for candidate in candidates:
         estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
         for size, times in sizes.items():
-            fits = _fits(estimator, replace(rows, X=_first(rows.X, size)))
+            # Rows of a frame; zeros where the form is a shape alone.
+            frame = X.iloc if hasattr(X, "iloc") else X
+            some = (
+                frame[:size] if hasattr(X, "columns") else zeros((size, rows.shape[1]))
+            )
+            fits = _fits(estimator, replace(rows, X=some))
             yield from (replace(fit, times=times) for fit in fits)
         refits.append(tuple(_fits(estimator, rows)))
     scoring = search.scoring
@@ -468,10 +462,3 @@ def _sizes_of_folds(search: Any, shape: tuple[int, int]) -> Counter[int]:
         n_splits = splitter.get_n_splits(stand_in)
         splits = list(KFold(n_splits).split(stand_in))
     return Counter(len(np.asarray(train)) for train, _ in splits)
-
-
-def _first(X: Any, size: int) -> Any:
-    """Return rows of a table; zeros where its form is a shape alone."""
-    if hasattr(X, "iloc"):
-        return X.iloc[:size]
-    return X[:size] if hasattr(X, "columns") else zeros((size, np.shape(X)[1]))

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...mechanisms import Assumption, PrivacyPlan
-from ...mechanisms._plan import html_table
-from .._composition import Total, least_mu
+from ...mechanisms import Assumption, PrivacyPlan, Report
 from .._errors import LedgerError, PrivacyBudgetError
+from .._gaussian import MIN_DELTA
 from .costs import (
+    DEFAULT_DELTA,
     Budget,
-    Cost,
     Relation,
     Share,
     as_float,
+    budget_of,
     conversion_factor,
-    cost_of,
-    curve_text,
     relation_of,
     separate_ledger,
 )
-from .entries import LedgerEntry, Sums, digest_of, numbers_of
+from .entries import CostSums, LedgerEntry, Sums, digest_of
 
 if TYPE_CHECKING:
     from .store import Transaction
@@ -47,36 +44,54 @@ class Remaining(Spent):
     """What each of `n_fits` further fits may ask for; ``str()`` explains it."""
 
     n_fits: int
-    budget: Budget | None
-    total: Total
+    standing: Standing
+    failures: float
+    pure: float
 
     def __repr__(self) -> str:
         return f"Spent(epsilon={self.epsilon!r}, delta={self.delta!r})"
 
     def __str__(self) -> str:
-        if self.budget is None:
+        standing = self.standing
+        if standing.budget is None:
             return "The ledger has no budget: fits of any epsilon are recorded."
         # Only here: the epsilon of some totals takes seconds.
-        spent = self.total.epsilon(self.budget.delta)
-        return left_in_words(self.budget, spent, self.epsilon, self.n_fits)
+        spent = standing.spent().epsilon
+        return left_in_words(standing.budget, spent, self.epsilon, self.n_fits)
 
 
-class Standing(NamedTuple):
-    """A ledger at one moment; `remaining` is what one more Gaussian fit may ask for."""
+class Standing:
+    """A ledger at one moment, by its terms and the sums of its entries."""
 
-    id: str
-    relation: Relation | None
-    total: Total
-    delta: float
-    budget: Budget | None
-    remaining: float
-    entries: tuple[LedgerEntry, ...]
-    digest: str
+    def __init__(
+        self, terms: dict[str, Any], sums: Sums, entries: Sequence[LedgerEntry] = ()
+    ) -> None:
+        self.terms, self.entries, self._costs = terms, tuple(entries), sums.costs()
+        self.relation, self.budget = relation_of(terms), budget_of(terms)
+        total, (_, self.digest, least, seeded, _) = sums.total(), sums.head
+        delta = terms["delta"]
+        if delta is None:  # several fits may fail more often than one allows for
+            delta = max(least or DEFAULT_DELTA, 2.0 * total.additive, MIN_DELTA)
+        self.delta = min(delta, 1.0 - 2.0**-53)
+        self.total = total._replace(mu=math.inf) if seeded else total
 
-    @property
-    def spent(self) -> Spent:
-        """The total cost, which may take seconds."""
-        return Spent(self.total.epsilon(self.delta), self.delta)
+    def spent(self, delta: float | None = None) -> Spent:
+        """Return the total cost, which may take seconds."""
+        delta = self.delta if delta is None else delta
+        return Spent(self.total.epsilon(delta), delta)
+
+    def remaining(self, n_fits: int = 1) -> Remaining:
+        """Return what each of `n_fits` more Gaussian fits may ask for."""
+        left = math.inf
+        if self.budget is not None:
+            whole = n_fits == 1 and self._costs == CostSums()  # it may be all of it
+            box = self._costs.box
+            left = self.budget.epsilon if whole else self.budget.remaining(box, n_fits)
+        found = Remaining(left, self.delta)
+        found.n_fits, found.standing = n_fits, self
+        room = Share() if self.budget is None else self.budget.room(self._costs.box)
+        found.failures, found.pure = as_float(room.failure), as_float(room.pure)
+        return found
 
 
 def floored(number: float) -> float:
@@ -145,13 +160,14 @@ def refusal(
 
 def summary(standing: Standing) -> str:
     """Return a few sentences on a ledger."""
-    n, spent, budget = len(standing.entries), standing.spent, standing.budget
+    n, spent, budget = len(standing.entries), standing.spent(), standing.budget
     unit = standing.relation and " per {}, {}".format(*standing.relation)
     leaks = any(e.assumption is Assumption.NO_LEAKS for e in standing.entries)
     said = ["No guarantee: a pipeline has steps that leak."] if leaks else []
     said += [f"{n} entr{'y' if n == 1 else 'ies'}: {spent}{unit or ''}."]
     if budget is not None:
-        said.append(left_in_words(budget, spent.epsilon, standing.remaining))
+        left = standing.remaining().epsilon
+        said.append(left_in_words(budget, spent.epsilon, left))
     return " ".join([*said, *conditions(standing.entries)])
 
 
@@ -172,10 +188,8 @@ def summary_html(standing: Standing) -> str:
         when, note = f"{e.time:%Y-%m-%d %H:%M:%S}", "seeded: not private" * e.seeded
         pair = f"{e.epsilon:.6g}", f"{e.delta:g}"
         rows.append((when, e.estimator, e.label or "", *pair, note))
-    return (
-        f"<div><strong>PrivacyAccountant</strong><p>{html.escape(summary(standing))}</p>"
-        f"{html_table(rows) if len(rows) > 1 else ''}</div>"
-    )
+    table = rows if len(rows) > 1 else ()
+    return Report("PrivacyAccountant", summary(standing), rows=table)._repr_html_()
 
 
 def sentence(entry: LedgerEntry) -> str:
@@ -194,8 +208,8 @@ def sentence(entry: LedgerEntry) -> str:
 def exported(standing: Standing) -> str:
     """Return lines of JSON: the ledger, then its entries, oldest first."""
     budget, (unit, neighbors) = standing.budget, standing.relation or (None, None)
-    head: dict[str, Any] = {"ledger": standing.id, "unit": unit, "neighbors": neighbors}
-    head |= {"entries": len(standing.entries), "spent": standing.spent._asdict()}
+    head = {"ledger": standing.terms["id"], "unit": unit, "neighbors": neighbors}
+    head |= {"entries": len(standing.entries), "spent": standing.spent()._asdict()}
     head["budget"] = budget and {"epsilon": budget.epsilon, "delta": budget.delta}
     lines = [{**head, "statement": summary(standing)}]
     for entry in standing.entries:
@@ -228,7 +242,7 @@ def faults(locked: Transaction) -> Iterator[str]:
             yield f"entry {row[0]} is not as it was entered: its digest differs"
         try:
             entry = LedgerEntry.of(row)
-            yield from _faults_of(entry, locked.terms)
+            PrivacyPlan.from_json(entry.plan)
             sums.add(entry)
         except Exception as error:  # damage has errors of every type
             yield f"entry {row[0]} can't be read ({type(error).__name__}: {error})"
@@ -242,31 +256,3 @@ def faults(locked: Transaction) -> Iterator[str]:
             found[name] = value
     if found != {name: text for name, text in sums.known.items() if text}:
         yield "the stored sums do not match the entries"
-
-
-def _faults_of(entry: LedgerEntry, terms: dict[str, Any]) -> Iterator[str]:
-    plan = PrivacyPlan.from_json(entry.plan)
-    stated = ("estimator", "epsilon", "delta", "mu", "unit", "neighbors", "assumption")
-    for name in (*stated, "seeded"):
-        if getattr(entry, name) != getattr(plan, name):
-            yield f"entry {entry.id}: {name} is not what its plan states"
-    cost = cost_of(plan, relation_of(terms))
-    planned = [[curve_text(curve), n] for curve, n in cost.curves]
-    if sorted(json.loads(entry.curves)) != sorted(planned):
-        yield f"entry {entry.id}: mechanisms of its plan are not counted as planned"
-    short = entry.ledger_mu < cost.mu * (1.0 - 2.0**-40) or entry.failure < cost.failure
-    if short or (terms["epsilon"] is not None and not _is_enough(entry, cost)):
-        yield f"entry {entry.id}: it counts for less than its plan costs"
-
-
-def _is_enough(entry: LedgerEntry, cost: Cost) -> bool:
-    """Return whether an entry's share of the budget covers the cost of its plan."""
-    if not entry.share:
-        return False
-    share = Share(*numbers_of(entry.share))
-    if cost.pairs:
-        own = Budget(1.0, 0.5, 0.0).share_of(cost, Share(pure=share.pure))
-        return own.within(share)
-    d = as_float(share.failure) - cost.failure
-    least = least_mu(cost.mu, cost.curves, min(max(d, 0.0), 1.0 - 2.0**-53))
-    return d >= -(2.0**-60) and least <= math.sqrt(share.mu2) * (1.0 + 1e-9)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +13,6 @@ from typing import Any, NoReturn
 
 from ...mechanisms import PrivacyPlan
 from .._errors import without_warnings
-from .context import process_name
 
 # The beginning of the remark of a pipeline's charge. Statements know it by this.
 SHARES_OF_STEPS = "Its steps have these shares of the cost (mu**2): "
@@ -47,17 +49,12 @@ class StepShare:
         self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
         self.before: Any = None  # the private step whose output this one is fitted to
         self._n_samples = n_samples
-        self._process, self._lock = process_name(), threading.Lock()
-        self._closed = self._on_trial = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the fit of the pipeline is in progress."""
-        return not self._closed
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self.is_open, self._on_trial = True, False  # while the pipeline is fitted
 
     def close(self) -> None:
         """End the share: from now on the step has its own budget."""
-        self._closed = True
+        self.is_open = False
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
@@ -71,7 +68,7 @@ class StepShare:
 
     def claim(self, plan: PrivacyPlan, n_public: int | None) -> None:
         """Use the share for the releases of a fit; raise if they are others."""
-        if self._process != process_name():
+        if self._process != os.getpid():
             raise RuntimeError(
                 f"step {self.path!r} is fitted in a different process from its "
                 "pipeline, which would repeat a release that was charged once: fit "
@@ -81,7 +78,7 @@ class StepShare:
         if self._on_trial:
             raise FormChecked
         with self._lock:
-            if self.plan is not None or self._closed:
+            if self.plan is not None or not self.is_open:
                 raise RuntimeError(
                     f"step {self.path!r} is fitted a second time in one fit of its "
                     "pipeline, which is charged for one: nothing more was released"
@@ -106,24 +103,21 @@ class StepShare:
             found, planned = getattr(plan, name), getattr(charged, name)
             if found != planned:
                 return f"{name}={found} instead of {planned}"
-        known = n_public is not None and self._n_samples is not None
-        if known and n_public != self._n_samples:
+        if n_public is not None and self._n_samples not in (None, n_public):
             return f"it has {n_public} rows, but the pipeline has {self._n_samples}"
         mu, planned = plan.mu_beside_curves, charged.mu_beside_curves
         if not mu <= planned * (1.0 + _ROUNDING):
             return f"mu={mu!r} instead of {planned!r}"
-        own: tuple[Any, ...] = plan.curves
-        other: tuple[Any, ...] = charged.curves
-        kinds = [
-            [replace(c, name="", noise_multiplier=1.0) for c in each]
-            for each in (own, other)
-        ]
-        if kinds[0] != kinds[1]:
-            return "it has other samples or steps"
-        for curve, most in zip(own, other, strict=True):
-            # Above what was planned, by the rounding of the stand-in's own noise.
-            if curve.noise_multiplier < most.noise_multiplier * (1.0 - _ROUNDING):
-                return f"its noise multiplier is {curve.noise_multiplier!r}"
+        for curve, most in itertools.zip_longest(plan.curves, charged.curves):
+            # Of the noise, as much as was planned but for rounding is enough.
+            noise = getattr(curve, "noise_multiplier", 0.0)
+            planned = getattr(most, "noise_multiplier", math.inf)
+            if noise < planned * (1.0 - _ROUNDING):
+                return f"its noise multiplier is {noise!r} instead of {planned!r}"
+            if replace(curve, name="", noise_multiplier=planned) != replace(
+                most, name=""
+            ):
+                return "it has other samples or steps"
         return ""
 
     def __copy__(self) -> StepShare:

@@ -1,0 +1,451 @@
+"""Users, items and ratings of any table, read by parts; catalogs, which are public."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import partial
+from itertools import pairwise
+from numbers import Integral, Real
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from .._tables.clusters import ClusterTable, ClusterUsers, brought_here, task
+from .._tables.columns import (
+    as_numbers,
+    check_feature,
+    is_text,
+    position_of,
+    refuse_masked,
+    refuse_same_names,
+    select_columns,
+)
+from .._tables.files import opened
+from .._tables.ids import IdIndex, check_id_type, id_array, joined_ids
+from .._tables.table import DeferredRead, Table, deferred_targets, refuse_malformed
+from ..accounting._errors import warn
+from ._kernels import RatingsChunk, UserRatings
+
+# -- what is public: catalogs, features, ranges ----------------------------------------
+
+
+def read_catalog(items) -> IdIndex:
+    """Return an index of the items that are given."""
+    if isinstance(items, (Set, Mapping)):
+        raise TypeError("items must be ordered: pass a list, such as sorted(items)")
+    index = IdIndex(items, "items")
+    if not len(index):
+        raise ValueError("items must contain at least one id")
+    if len(index) != len(index.codes):
+        raise ValueError("items must not contain duplicate ids")
+    return index.without_codes()
+
+
+# A quarter of the range of ratings is at least this: ratings are divided by it.
+_NARROWEST = 2.0**-1022
+
+
+def read_range(rating_range) -> tuple[float, float]:
+    """Return the public range of ratings."""
+    low = high = math.nan
+    if np.ndim(rating_range) == 1 and all(map(_is_real, rating_range)):
+        with contextlib.suppress(ValueError, OverflowError):
+            low, high = (float(value) for value in rating_range)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(
+            "rating_range must be a pair (low, high) of finite numbers, low < high"
+        )
+    if 0.25 * high - 0.25 * low < _NARROWEST:
+        raise ValueError(
+            "rating_range is too narrow to distinguish ratings in float64; rescale the "
+            "ratings to larger units"
+        )
+    return low, high
+
+
+def _is_real(value) -> bool:
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
+def units(rating_range) -> tuple[float, float]:
+    """Return the midpoint of the range of ratings, and a quarter of its width."""
+    low, high = read_range(rating_range)
+    return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
+
+
+def public_features(item_features, n_items: int) -> np.ndarray:
+    """Return public features of the items: (n_items, n_item_features)."""
+    if item_features is None:
+        return np.zeros((n_items, 0))
+    refuse_masked(item_features, "item_features")
+    features = as_numbers(item_features, "biufO")
+    if features is None or features.ndim != 2 or len(features) != n_items:
+        raise ValueError(
+            "item_features must contain numbers, of shape (n_items, n_item_features) "
+            f"with n_items = {n_items} as in items; encode text as numbers, for "
+            "example with pandas.get_dummies"
+        )
+    if not np.isfinite(features).all():
+        raise ValueError("item_features must be finite; fill in what is missing")
+    return features
+
+
+def refuse_another_order(item_features, items) -> None:
+    """Refuse a dataframe of features whose index has the items, but not as `items`."""
+    if not hasattr(item_features, "iloc") or np.ndim(items) != 1:
+        return
+    labels, given = list(item_features.index), list(items)
+    with contextlib.suppress(TypeError):  # of labels without a hash
+        common = labels != list(range(len(labels))) and set(labels) & set(given)
+        if labels != given and common:
+            raise ValueError(
+                "item_features has an index of item ids that differ from items, or are "
+                "in a different order; pass items=item_features.index, or "
+                "item_features.to_numpy() if its rows follow items"
+            )
+
+
+# -- the form of a table ---------------------------------------------------------------
+
+# Names of LensKit; where columns are only numbered, users are first, items second.
+_DEFAULTS = {"user_feature": "user_id", "item_feature": "item_id"}
+
+
+def open_path(X):
+    """Return the parquet files at a path, opened; other tables unchanged."""
+    return opened(X) if isinstance(X, (str, os.PathLike)) else X
+
+
+def find_columns(estimator, names, n_columns: int) -> list[int]:
+    """Return the positions of users and items."""
+    found = []
+    for place, (parameter, default) in enumerate(_DEFAULTS.items()):
+        feature = getattr(estimator, parameter)
+        check_feature(feature, parameter)
+        if feature == default and _by_place(names):
+            feature = place
+        if names is None and isinstance(feature, str):
+            raise ValueError(
+                f"{parameter}={feature!r}, but X has no column names: pass its "
+                "position, or pass a dataframe"
+            )
+        labels = range(n_columns) if names is None else list(names)
+        found.append(position_of(feature, labels, parameter) % n_columns)
+    if found[0] == found[1]:
+        raise ValueError(
+            "user_feature and item_feature name the same column; name two columns"
+        )
+    return found
+
+
+def _by_place(names) -> bool:
+    """Return whether columns have no names that are not mere numbers."""
+    if names is None or all(isinstance(name, Integral) for name in names):
+        return True
+    parts = [re.fullmatch(r"(.*?)(\d+)", str(name), re.DOTALL) for name in names]
+    if not all(parts) or len({part[1] for part in parts}) > 1:
+        return False
+    numbers = [int(part[2]) for part in parts]
+    return all(after == before + 1 for before, after in pairwise(numbers))
+
+
+def _compared_columns(estimator, table, reset: bool) -> list[int]:
+    """Find users and items, and note the columns of a fit or compare others to them."""
+    names, like, shape = table.names, table.like, table.shape
+    if hasattr(estimator, "rating_feature") and not _by_place(names):
+        # Other columns may come and go.
+        _check_sizes(*shape)
+        like = select_columns(like, names, find_columns(estimator, names, len(names)))
+    elif reset:
+        _refuse_wide(estimator, shape[1])
+    validate_data(estimator, like, reset=reset, skip_check_array=True)
+    _check_sizes(*shape)
+    found = find_columns(estimator, names, shape[1])
+    for place, name in zip(found, _DEFAULTS, strict=True):
+        check_id_type(table, place, name)
+    if not reset:
+        return found
+    defaults = [p for p, name in _DEFAULTS.items() if getattr(estimator, p) == name]
+    if names is not None and _by_place(names) and defaults:
+        warn(
+            "X has no columns user_id and item_id: the first is used for users and "
+            f"the second for items; name {' and '.join(defaults)}, because the "
+            "guarantee protects users",
+            UserWarning,
+        )
+    dtype = table.dtypes[found[1] if len(table.dtypes) > 1 else 0]
+    if estimator.items is not None and dtype is not None and is_text(dtype):
+        read_catalog(estimator.items).find(["0"], "item_feature")  # of the same kind
+    return found
+
+
+def _check_sizes(n_rows: int, n_columns: int) -> None:
+    if n_columns < 2:
+        raise ValueError(
+            f"X must have a column of users and one of items, but has n_features = "
+            f"{n_columns} (1 feature(s) where a minimum of 2 is required)"
+        )
+    if not n_rows:
+        raise ValueError("X: Found array with 0 sample(s); a minimum of 1 is required")
+
+
+def _refuse_wide(estimator, n_columns: int) -> None:
+    """Refuse a table without names that has one column per item of the catalog."""
+    by_default = all(getattr(estimator, k) == v for k, v in _DEFAULTS.items())
+    if by_default and n_columns == np.size(estimator.items) > 3:
+        raise ValueError(
+            f"X has {n_columns} columns, as many as items: pass a matrix of users x "
+            "items as scipy.sparse.csr_array(X); if X is a table of ratings, set "
+            "user_feature and item_feature"
+        )
+
+
+class _Matrix:
+    """A sparse matrix of users x items, as the table of its stored entries."""
+
+    names, is_read = None, True
+
+    def __init__(self, estimator, X, reset: bool) -> None:
+        if X.ndim != 2 or X.dtype.kind not in "biuf":
+            raise ValueError(
+                "X must contain real numbers in rows and columns if it is sparse"
+            )
+        refuse_malformed(X)
+        _check_sizes(X.shape[0], 2)
+        if not X.shape[1]:
+            raise ValueError("X must have a column for each item, and has 0 feature(s)")
+        if X.format == "bsr":
+            # One user's entries would decide which zeros of others are stored.
+            raise ValueError(
+                "X must not be a sparse matrix in blocks, whose padding cannot be "
+                "distinguished from ratings of 0: pass X.tocsr() after "
+                "eliminate_zeros()"
+            )
+        if not reset and estimator.n_features_in_ != 2:
+            raise ValueError(
+                f"X has 2 features, as the entries of a sparse matrix do, but "
+                f"{type(estimator).__name__} is expecting {estimator.n_features_in_} "
+                "features as input: pass a table"
+            )
+        items = estimator.items if reset else estimator.items_
+        if items is not None:
+            self._compare(read_catalog(items).ids, X.shape[1])
+        if reset:
+            validate_data(estimator, np.empty((1, 2)), skip_check_array=True)
+        self._X = X
+
+    @staticmethod
+    def _compare(ids: np.ndarray, n_columns: int) -> None:
+        """Refuse a matrix whose columns are not the items of the catalog."""
+        if ids.dtype == object or not np.array_equal(np.sort(ids), range(n_columns)):
+            raise ValueError(
+                f"X is a sparse matrix with {n_columns} columns, which are the items 0 "
+                f"to {n_columns - 1}, but items contains {len(ids)} ids that differ: "
+                f"pass items=range({n_columns}) for these columns, or X.T if the rows "
+                "of X are the items"
+            )
+
+    def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
+        """Yield users, items and values of the entries, users first."""
+        entries = self._X.tocsr(copy=True)
+        entries.sum_duplicates()
+        entries = entries.tocoo()
+        _check_sizes(len(entries.data), 2)
+        yield [(entries.row, entries.col, entries.data)[place] for place in places]
+
+
+# -- ratings ---------------------------------------------------------------------------
+
+
+class Ratings:
+    """A table of ratings whose form was checked; values are read after the charge.
+
+    `n_items`: columns of a sparse matrix; None for tables. `rated` is whether ratings
+    are wanted beside users and items.
+    """
+
+    n_items: int | None = None
+
+    def __init__(self, estimator, X, y=None, *, reset: bool, rated: bool = True):
+        if not reset:  # what is made of them has a number a row, here
+            X, y = brought_here(X), brought_here(y)
+        self.index = X.index if hasattr(X, "iloc") else None
+        self._clicks = not rated or getattr(estimator, "implicit", False)
+        self._name = getattr(estimator, "rating_feature", None)
+        self._beside: DeferredRead | None = None
+        self._found: list[RatingsChunk] | None = None
+        if sparse.issparse(X):
+            if y is not None:
+                raise ValueError(
+                    "y must be None if X is a sparse matrix of users x items, whose "
+                    "entries are the ratings; for a pipeline, make a table from "
+                    "X.tocoo()"
+                )
+            self._table, self.n_items = _Matrix(estimator, X, reset), X.shape[1]
+            self.places, self.names, self._name = [0, 1, 2], ["x0", "x1"], None
+            return
+        self._table = Table.form(open_path(X))
+        self.places = _compared_columns(estimator, self._table, reset)
+        n_rows, names = self._table.shape[0], self._table.names
+        self.names = names or [f"x{j}" for j in range(self._table.shape[1])]
+        if not self._clicks and y is None and names and self._name in names:
+            self.places.append(list(names).index(self._name))
+        elif not self._clicks and y is None and self._name is not None:
+            # As scikit-learn's estimators say it, and what else there is.
+            raise ValueError(
+                f"{type(estimator).__name__} requires y to be passed, but the target "
+                f"y is None, and X has no column named rating_feature={self._name!r}; "
+                "pass a matrix of users x items as scipy.sparse.csr_array(X)"
+            )
+        elif rated and not (self._clicks and y is None):
+            table = self._table if isinstance(self._table, ClusterTable) else None
+            self._beside = deferred_targets(estimator, y, n_rows, beside=table)
+
+    def warn_of_others(self) -> None:
+        """Warn of columns that are not used, which may hold ratings."""
+        rest = [str(n) for j, n in enumerate(self.names) if j not in self.places]
+        if rest:
+            warn(
+                "columns of X besides users and items are not used: "
+                f"{', '.join(rest[:5])}{', ...' if len(rest) > 5 else ''}",
+                UserWarning,
+            )
+
+    @property
+    def names_of_ids(self) -> tuple:
+        """Names of the columns of users and items."""
+        return self.names[self.places[0]], self.names[self.places[1]]
+
+    def read(self) -> Ratings:
+        """Read the table, unless it is read part by part, and ratings beside it."""
+        self._y = None
+        if self._beside is not None and not self._clicks:
+            self._y = self._beside.read()
+        if not isinstance(self._table, ClusterTable) and self._table.is_read:
+            self._found = list(self._parts())
+        return self
+
+    def parts(self) -> Iterable[RatingsChunk]:
+        """Return ids of users and items, and ratings, from the first row on."""
+        return self._parts() if self._found is None else self._found
+
+    def _parts(self) -> Iterator[RatingsChunk]:
+        start = 0
+        for users, items, *rated in self._table.blocks(self.places):
+            rows = slice(start, start + len(users))
+            start += len(users)
+            found = np.zeros(len(users)) if self._y is None else self._y[rows]
+            if rated:
+                found = _numbers(rated[0], self._name)
+            ids = id_array(users, "user_feature"), id_array(items, "item_feature")
+            yield RatingsChunk(*ids, found)
+
+    def ids(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return users and items of all rows."""
+        users, items, _ = zip(*self.parts(), strict=True)
+        return joined_ids(users, "user_feature"), joined_ids(items, "item_feature")
+
+    def distinct_items(self) -> IdIndex:
+        """Return the items that occur, which is private."""
+        if isinstance(self._table, ClusterTable):
+            raise ValueError("items is required for X on a cluster")
+        return _counted((part.items for part in self.parts()), "item_feature")[0]
+
+    def grouped(self, catalog: IdIndex, limits) -> tuple:
+        """Return the last rating of each user and item of a catalog, and the users.
+
+        Users on a cluster stay there, and their ids too.
+        """
+        if not isinstance(self._table, ClusterTable):
+            return _grouped(self.parts, catalog, limits, self._found is not None)
+        user, item, *given = map(self._table.column, self.places)
+        if given:
+            numbers = task(_numbers, public=True, name=self._name)
+            given = [list(map(numbers, given[0]))]
+        elif self._y is None:
+            given = [self._table.apply(_zeros)]
+        else:
+            given = [self._y]
+        make = partial(_group, catalog=catalog, limits=limits)
+        return ClusterUsers([user, item, *given], make, *_DEFAULTS), None
+
+
+def _numbers(column, name: str | None) -> np.ndarray:
+    """Return ratings in a column of the table, or entries of a matrix."""
+    numbers = as_numbers(column, "biufO")
+    if numbers is not None and np.isfinite(numbers).all():
+        return numbers
+    said = f"rating_feature={name!r} must name a column of finite numbers"
+    said = "Input X contains NaN or infinity" if name is None else said
+    raise ValueError(f"{said}: drop or fill rows without a rating")
+
+
+def _zeros(part) -> np.ndarray:
+    return np.zeros(len(part))
+
+
+def _group(users, items, ratings, *, catalog: IdIndex, limits) -> UserRatings | None:
+    if not len(users):
+        return None
+    parts = [RatingsChunk(users, items, ratings)]
+    return _grouped(lambda: parts, catalog, limits, True)[0]
+
+
+def _grouped(
+    parts: Callable, catalog: IdIndex, limits, is_read: bool
+) -> tuple[UserRatings, IdIndex]:
+    """Group ratings of known items by user, in quarters of the range."""
+    index, counts = _counted((part.users for part in parts()), "user_feature")
+    # Of what is read again, codes of the first reading may be another user's.
+    codes_of_rows = index.codes if is_read else None
+
+    def chunks() -> Iterator[RatingsChunk]:
+        for users, items, ratings in parts():
+            codes = codes_of_rows
+            if codes is None:
+                codes = index.find(users, "user_feature")
+            items = catalog.find(items, "item_feature")
+            yield RatingsChunk(codes, items, np.clip(ratings, *limits))
+
+    return UserRatings(chunks(), counts, len(catalog), *units(limits)), index
+
+
+def _counted(columns: Iterable, name: str) -> tuple[IdIndex, np.ndarray]:
+    """Index the ids of several columns, one below another, and count them."""
+    found = []
+    for column in columns:
+        index = IdIndex(column, name)
+        found.append((index.ids, np.bincount(index.codes, minlength=len(index))))
+    if len(found) == 1:
+        return index, found[0][1]
+    index = IdIndex(joined_ids([ids for ids, _ in found], name), name)
+    counts = np.zeros(len(index), dtype=np.int64)
+    np.add.at(counts, index.codes, np.concatenate([counts for _, counts in found]))
+    return index.without_codes(), counts
+
+
+# Integers up to here are exact in float64.
+_LARGEST = 2**53
+
+
+def beside_users(users: np.ndarray, numbers, names: list, kind: str, index):
+    """Put numbers beside ids of users, in an array or in a dataframe of a library."""
+    if kind == "default":
+        whole = users.dtype != object and np.all(np.abs(users) <= _LARGEST)
+        dtype = np.float64 if whole else object
+        return np.column_stack([users.astype(dtype), numbers.astype(dtype)])
+    refuse_same_names(names, "transform")
+    users = users.tolist() if users.dtype == object else users
+    columns = dict(zip(names, [users, *numbers.T], strict=True))
+    if kind == "polars":
+        import polars
+
+        return polars.DataFrame(columns)
+    import pandas
+
+    return pandas.DataFrame(columns, index=index)
