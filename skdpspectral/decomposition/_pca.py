@@ -317,7 +317,8 @@ class DPPCA(TableComponents):
             return UnitPairs(rows, mu)
         rank, last = self.n_components, Moment.planned
         if n_features >= WIDE and rank != "auto" and 4 * rank <= n_features:
-            last = partial(PowerStep.of_rank, rank=int(rank))
+            paired = self.center != "none"
+            last = partial(PowerStep.of_rank, rank=int(rank), paired=paired)
         return Centered(rows, mu, self.center, last)
 
     def _unit(self, statistic) -> float:

@@ -17,10 +17,10 @@ from .._tables.clipping import clip_rows, normalize_rows
 from ..accounting import split_mu
 from ..accounting._gaussian import calibrate_alike
 
-# Least number of features, the moment's share of mu**2, and the noise of a step, in
-# units of that of the moment, below which the step alone gives components
-# (doc/tables/pca_mechanisms.rst).
-WIDE, _FIRST_SHARE, _QUIET = 150, 0.4, 0.5
+# Least number of features; most noise of a moment, by p and the rank; its share of
+# mu**2; and the noise of a step, in units of that of the moment, below which the step
+# alone gives components (doc/tables/pca_mechanisms.rst).
+WIDE, _LOUDEST, _FIRST_SHARE, _QUIET = 150, 0.2, 0.4, 0.5
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,14 @@ class PowerStep(Moment):
     step: Any = None
 
     @classmethod
-    def of_rank(cls, suffix: str, rows: Rows, mu: float, rank: int) -> PowerStep:
-        """Plan both releases at a total cost."""
+    def of_rank(cls, suffix: str, rows: Rows, mu: float, rank: int, paired: bool):
+        """Plan both releases at a total cost, or a moment that noise would hide.
+
+        With `paired`, the first of several branches is of pairs, and has no suffix.
+        """
+        weight = HALF if paired and not suffix else 1.0
+        if rank * rows.p > _LOUDEST * weight * rows.n * mu:
+            return Moment.planned(suffix, rows, mu)
         first, second = split_mu(mu, (_FIRST_SHARE, 1.0 - _FIRST_SHARE))
         moved = sensitivity.cross_moment_sensitivity(1.0, 1.0, rows.n)
         error = mean_summation_error(1.0, rows.n, rows.p, (1.0, HALF))

@@ -94,7 +94,7 @@ def row_of_any_length(rng, p):
 @pytest.mark.parametrize("center", ["auto", "pairs", "none"])
 def test_no_row_moves_a_stage_by_more_than_its_lemma(center, step):
     """Fits of neighbors that are given the same answers, at adversarial places."""
-    last = partial(PowerStep.of_rank, rank=1) if step else Moment.planned
+    last = partial(PowerStep.of_rank, rank=1, paired=True) if step else Moment.planned
     rng, worst = np.random.default_rng(0), {}
     for k in range(120 if step else 240):
         n, p = int(rng.choice([2, 3, 9, 40])), int(rng.choice([1, 2, 5]))
@@ -284,7 +284,7 @@ def test_without_noise_pairs_are_those_of_all_rows():
 def test_a_power_step_is_the_product_of_the_moment_and_its_components(center):
     """Without noise, of projections that are not clipped; the clip is that of norms."""
     X = np.random.default_rng(7).standard_normal((400, 3)) * [2.0, 1.0, 1.0]
-    last = partial(PowerStep.of_rank, rank=2)
+    last = partial(PowerStep.of_rank, rank=2, paired=True)
     told = Told()
     fit = Centered(Rows(*X.shape), math.inf, center, last)
     moment, origin, (matrix, across), _ = fit.run(told, X)
