@@ -173,7 +173,7 @@ def test_the_last_fit_has_all_rows_and_its_share():
 def test_further_fits_of_the_best_model_are_charged_to_the_ledger(private):
     steps, ledger = (DPStandardScaler(), DPPCA(1)), PrivacyAccountant()
     model = make_private_pipeline(*steps) if private else make_pipeline(*steps)
-    space, n_entries = {"dppca__clip_norm": [9.0]}, 1 if private else 2
+    space, n_entries = {"dppca__n_components": [1]}, 1 if private else 2
     search(model, space, accountant=ledger).fit(X).best_estimator_.fit(X)
     assert len(ledger.ledger) == 1 + n_entries
     with ledger:

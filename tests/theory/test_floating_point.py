@@ -49,7 +49,7 @@ def test_usual_grid_is_far_below_the_noise():
 def test_grid_and_summation_terms_are_charged():
     """What no audit can see: both terms stand in the plan of a fit, and in its mu."""
     n, p = 5000, 30
-    plan = DPPCA(center="none").privacy_plan(n, p)
+    plan = DPPCA(scale="ranks").privacy_plan(n, p)
     (moment,) = plan.mechanisms
     lemma = math.sqrt(2) / n
     error = summation_error(1.0, n, 2048)
