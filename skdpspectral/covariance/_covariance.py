@@ -84,7 +84,7 @@ class ClippedMoments:
         moved = sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)
         # Counts are exact; their part of a row may be none that float64 has.
         more: dict = {"summation_error": n * 2.0**-50, "magnitude": float(n)}
-        searches, votes, moments = [], [], []
+        searches, votes, moments = list[Any](), list[Any](), list[Any]()
         for (name, share), part in zip(shares.items(), parts, strict=True):
             steps = _NEAR_STEPS if name == "near" else _FAR_STEPS
             searches.append(Votes(f"{name}_length{suffix}", steps))
@@ -99,7 +99,7 @@ class ClippedMoments:
                 lemma="whole-covariance",
             )
         clipped = _CLIPPED_OF_FEW if wanted > 1.1 * near else _CLIPPED
-        found = map(tuple, (searches, votes, moments))
+        found = tuple(searches), tuple(votes), tuple(moments)
         return cls(rows, *found, number, clipped)
 
     @property

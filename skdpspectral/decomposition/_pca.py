@@ -316,7 +316,7 @@ class DPPCA(TableComponents):
         if ranks or (sparse and self.center != "none"):
             return UnitPairs(rows, mu)
         rank, last = self.n_components, Moment.planned
-        if n_features >= WIDE and rank != "auto" and 4 * rank <= n_features:
+        if n_features >= WIDE and not isinstance(rank, str):
             paired = self.center != "none"
             last = partial(PowerStep.of_rank, rank=int(rank), paired=paired)
         return Centered(rows, mu, self.center, last)
