@@ -105,6 +105,7 @@ SECTIONS = {
         "classification_pipeline",
         "ridge_path",
         "anomaly_detection",
+        "rows_per_person",
         "private_adam_pytorch",
     ],
     "Recommenders": [

@@ -60,7 +60,9 @@ print("before:", before[0], "after:", after[0])
 # ratings, each of these scores would be a release that no ledger shows.
 
 X, y = ratings.data.to_numpy(), ratings.target.to_numpy().astype(float)
-train, test = next(PrivateSplit(5, user_feature=0, random_state=0).split(X))
+train, test = next(
+    PrivateSplit(5, user_feature=0, whole_users=False, random_state=0).split(X)
+)
 # If a user's only row is held out, no row is left to fit. Predictions warn about this.
 warnings.filterwarnings("ignore", ".*neither in the fit nor personalized")
 

@@ -17,7 +17,6 @@ comparison.
 # the group's mean rating. A hundred users of Jester rated all jokes. For 30, 40 and 30
 # of them, a tenth, a half and nine tenths of the ratings are for training. The same
 # holds for the thousand users with the most ratings on a hundred movies.
-# the thousand users with the most ratings on a hundred movies.
 
 import sys
 import warnings

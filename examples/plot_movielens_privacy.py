@@ -42,7 +42,7 @@ def recall(held, users, lists):
 def sweep(ratings, seed=0):
     """Return errors and recalls by title and epsilon (None: no privacy)."""
     X, y = ratings.data, ratings.target.astype(float)
-    folds = PrivateSplit(5, user_feature=0, random_state=seed)
+    folds = PrivateSplit(5, user_feature=0, whole_users=False, random_state=seed)
     train, test = next(folds.split(X))
     public = {"items": ratings.item_ids, "item_features": ratings.item_features}
     users, errors, recalls = np.unique(X[:, 0]), {}, {}

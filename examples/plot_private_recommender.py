@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
 from skdpspectral.datasets import make_ratings
-from skdpspectral.linear_model import UserIntercept, personalize
+from skdpspectral.linear_model import UserIntercept
 
 data = make_ratings(3000, 100, n_ratings_per_user=25, random_state=0, as_frame=True)
 X = data.data.rename(columns={"user_id": "person", "item_id": "movie"})
@@ -69,7 +69,7 @@ plt.show()
 # files contain the released features, and only this person's model.
 
 mine = pd.DataFrame({"person": -1, "movie": [3, 14, 15, 92, 65, 35]})
-personalize(model, mine, [5, 4, 2, 5, 3, 1])
+model[-1].personalize(model[:-1].transform(mine), [5, 4, 2, 5, 3, 1])
 with tempfile.TemporaryDirectory() as folder:
     items.save(Path(folder, "items.npz"))
     users.save(Path(folder, "mine.npz"), user=-1)

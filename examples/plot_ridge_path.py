@@ -4,8 +4,8 @@ Linear regression with confidence intervals
 
 This page is for analysts who want coefficients with confidence intervals.
 :class:`~skdpspectral.DPRidge` releases one moment of features and targets. Coefficients
-for all penalties, the choice of a penalty, and intervals are computed from this
-release.
+for all penalties and the choice of a penalty are computed from this release. With
+``intervals=True``, moments of the residuals are released as well.
 """
 
 # tags: quick
@@ -20,6 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import DPRidge, DPRidgeClassifier, PrivacyAccountant
+from skdpspectral.plotting import EffectsDisplay
 
 rng = np.random.default_rng(0)
 n, effects = 20_000, np.array([3.0, -2.0, 1.0, 0.5, 0.0, 0.0])
@@ -34,14 +35,14 @@ X, y = 100.0 * units + Z * units, 50.0 + Z @ effects + 3.0 * rng.standard_normal
 # The fit gets neither bounds nor magnitudes.
 
 with PrivacyAccountant(epsilon=1.0, delta=1e-6) as accountant:
-    model = DPRidge(epsilon=1.0).fit(X, y)
+    model = DPRidge(epsilon=1.0, intervals=True).fit(X, y)
 print(model.privacy_)
 print(f"R2 = {model.score(X, y):.3f}, alpha_ = {model.alpha_:.0f}")
 
 # %%
 # The path and the intervals
 # --------------------------
-# Both use the same release, so the ledger has one entry. Coefficients are in units of
+# The fit is one entry in the ledger, and both are free. Coefficients are in units of
 # the features, and the dots are the true coefficients.
 
 alphas = np.logspace(1, 7, 60)
@@ -60,6 +61,16 @@ right.legend()
 fig.tight_layout()
 
 # %%
+# A table of results
+# ------------------
+# Rows with long features are weighted, and the shares of their squares that are kept
+# are public. Here all rows are nearly kept, and the test finds no curvature.
+
+names = [f"unit 1e{power}" for power in range(-3, 3)]
+print(model.summary(feature_names=names))
+print(f"kept: {model.kept_.min():.2f}, linear: p = {model.linearity_pvalue_:.2f}")
+
+# %%
 # Classes
 # -------
 # :class:`~skdpspectral.DPRidgeClassifier` makes the same release for indicators of
@@ -70,12 +81,26 @@ classifier = DPRidgeClassifier(epsilon=1.0, classes=[False, True]).fit(X, above)
 print(f"accuracy = {classifier.score(X, above):.3f}")
 
 # %%
+# Shapes of features
+# ------------------
+# Effects that are not linear need a basis. It is chosen by the numbers of rows and
+# features, and the budget.
+
+curved = 4.0 * np.sin(2.0 * Z[:, 2]) + Z[:, 0] ** 2 + rng.standard_normal(n)
+shapes = DPRidge(epsilon=2.0, basis="auto").fit(X, curved)
+straight = DPRidge(epsilon=2.0).fit(X, curved)
+print(f"{shapes.basis_}: R2 {shapes.score(X, curved):.2f}, linear: ", end="")
+print(f"{straight.score(X, curved):.2f}")
+EffectsDisplay.from_estimator(shapes, features=[0, 2, 5])
+plt.tight_layout()
+
+# %%
 # What a larger budget is worth
 # -----------------------------
 # Standard errors include noise and sampling. Beyond some budget, only the sampling
 # error is left.
 
 for epsilon in (0.5, 1.0, 2.0, 8.0):
-    fitted = DPRidge(epsilon=epsilon).fit(X, y)
+    fitted = DPRidge(epsilon=epsilon, intervals=True).fit(X, y)
     error = np.nanmean(fitted.coef_std_ * units)
     print(f"epsilon = {epsilon}: R2 {fitted.score(X, y):.3f}, error {error:.3f}")

@@ -4,7 +4,6 @@ import importlib.resources
 import importlib.util
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -104,12 +103,3 @@ def test_stages_are_those_of_the_page():
 
 def test_the_package_is_marked_as_typed():
     assert (importlib.resources.files("skdpspectral") / "py.typed").is_file()
-
-
-def test_versions_for_a_report_are_printed():
-    command = [sys.executable, "-W", "error", "-m", "skdpspectral"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    names = [line.partition(":")[0] for line in printed.splitlines()]
-    assert names[:3] == ["Python", "platform", "skdpspectral"]
-    assert {"numpy", "scikit-learn", "pandas"} <= set(names)
-    assert len(names) == len(set(names))

@@ -148,7 +148,7 @@ ESTIMATORS = [
     ),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
-    LRSRegressor(2, epsilon=None, solver=Alternation(init="moments")),
+    LRSRegressor(2, epsilon=None, solver=Alternation(max_iter=20)),
     LRSRegressor(user_feature=0),
     LRSRegressor(user_feature=-1, epsilon=None),
     LRSRegressor(0, epsilon=None, scale=False),
@@ -293,8 +293,8 @@ def test_estimator_checks_of_settings(estimator):
 @pytest.mark.parametrize("cls", sorted({type(e) for e in ESTIMATORS}, key=str))
 @pytest.mark.filterwarnings("ignore")
 def test_checks_with_fresh_noise(cls):
-    # Public ranges have no default.
-    required = {"rating_range": (1, 5), "target_bounds": (-1, 1)}
+    # Public ranges and catalogs have no default.
+    required = {"rating_range": (1, 5), "target_bounds": (-1, 1), "items": range(8)}
     names = required.keys() & {*cls().get_params()}
     if cls is not DPAdamRegressor:
         names -= {"target_bounds"}

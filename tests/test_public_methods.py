@@ -45,7 +45,8 @@ IN_TURN = {"batch_size": 10, "n_epochs": 2, "optimizer": Adam(sampling="in-turn"
 LABELS = (X[:, 0] > 0.0).astype(int)
 CLASSIFIER = DPAdamClassifier(classes=[0, 1], **IN_TURN).fit(X, LABELS)
 REGRESSOR = DPAdamRegressor(target_bounds=(-1, 1), **IN_TURN).fit(X, X[:, 0])
-RIDGE = DPRidge(epsilon=1e6, bounds=(-9, 9)).fit(X, X[:, 0] + X[:, 1] ** 2)
+RIDGE = DPRidge(epsilon=1e6, bounds=(-9, 9), intervals=True)
+RIDGE.fit(X, X[:, 0] + X[:, 1] ** 2)
 RIDGE_CLASSIFIER = DPRidgeClassifier(epsilon=1e6, classes=[0, 1]).fit(X, LABELS)
 FACTORS = DPMatrixFactorization(items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
 
@@ -120,6 +121,9 @@ METHODS = {
         "score": lambda m: m.score(X, X[:, 0]),
         "path": lambda m: m.path([0.0, 1.0]),
         "conf_int": lambda m: m.conf_int(),
+        "summary": lambda m: m.summary(),
+        "row_weights": lambda m: m.row_weights(X),
+        "effects": lambda m: m.effects(X),
     },
     RIDGE_CLASSIFIER: OF_BOTH
     | {
@@ -129,6 +133,7 @@ METHODS = {
         "predict": lambda m: m.predict(X),
         "decision_function": lambda m: m.decision_function(X),
         "score": lambda m: m.score(X, LABELS),
+        "effects": lambda m: m.effects(X),
     },
     REGRESSOR: OF_BOTH
     | {

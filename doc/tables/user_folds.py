@@ -17,7 +17,7 @@ from skdpspectral.model_selection import PrivateSplit
 NEEDS_DATA = True
 HEADER = "Folds"
 ROWS = {
-    "``PrivateSplit(3)`` by users": PrivateSplit(3, random_state=0),
+    "``PrivateSplit(3)`` by users": PrivateSplit(3, whole_users=False, random_state=0),
     "``GroupKFold(3)`` by users": GroupKFold(3),
     "``cv=3``, rows sorted by user": 3,
 }

@@ -46,12 +46,13 @@ def projector(model, released):
 
 
 def long_pairs(n_features):
-    """Make the rows of pairs, so long that both layers of a covariance clip them."""
+    """Make the rows of pairs, so long that all moments of a covariance clip them."""
     pairs = pairs_of_features(n_features)
     places = np.triu_indices(n_features, 1)
 
     def scores(model, released):
-        layers = [model.privacy_[name] for name in ("near_moment", "far_moment")]
+        square = (n_features, n_features)
+        layers = [m for m in model.privacy_.mechanisms if m.shape == square]
         return sum(m.mu / m.noise_std * released[m.name][places] for m in layers)
 
     return Canaries(pairs.n_coins, lambda coins: (1e6 * pairs.data(coins)[0],), scores)

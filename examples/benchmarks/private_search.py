@@ -174,7 +174,7 @@ class Ratings:
     """Ratings of movies, private for users."""
 
     user_feature, n_blocks = "user_id", 47
-    cv = PrivateSplit(1, user_feature=user_feature, random_state=0)
+    cv = PrivateSplit(1, user_feature=user_feature, whole_users=False, random_state=0)
     scoring = "squared_error", {"limit": 16.0}
 
     def __init__(self):
@@ -207,7 +207,7 @@ class Jokes:
     """Ratings of jokes by linear models of users; features are from other users."""
 
     user_feature, n_blocks = 0, 60
-    cv = PrivateSplit(1, user_feature=user_feature, random_state=0)
+    cv = PrivateSplit(1, user_feature=user_feature, whole_users=False, random_state=0)
     scoring = "squared_error", {"limit": 4.0}
 
     def __init__(self, n_users=2000, n_public=2000, n_features=8):

@@ -212,7 +212,7 @@ def newcomer():
             model,
             X,
             y,
-            cv=PrivateSplit(user_feature="user_id", random_state=0),
+            cv=PrivateSplit(user_feature="user_id", whole_users=False, random_state=0),
             scoring="neg_root_mean_squared_error",
         )
         seconds = time.perf_counter() - start

@@ -40,12 +40,12 @@ from list_scores import (
 from recommender import held_out, mean_and_deviation
 from recommender_sparsity import jester
 from recommender_table import LENGTH, WIDTHS, model_of, pipeline, table
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from tables import Cells, ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor
 from skdpspectral.datasets import fetch_movielens
-from skdpspectral.linear_model import UserIntercept, personalize
+from skdpspectral.linear_model import UserIntercept
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, None)
 KNOWN = (0, 1, 5, 16)
@@ -100,6 +100,13 @@ def published(model):
     if hasattr(model, "publish"):
         return model.publish()
     return make_pipeline(*(step.publish() for step in model))
+
+
+def personalize(model, X, y):
+    """Fit models of users, behind the other steps of a pipeline."""
+    if isinstance(model, Pipeline):
+        model, X = model[-1], model[:-1].transform(X)
+    model.personalize(X, y)
 
 
 def cold_errors(model, X, y, order, rank):

@@ -422,7 +422,7 @@ def intervals(seed, n_samples, n_features, epsilon, correlation, degrees):
     if degrees is not None:
         errors = rng.standard_t(degrees, n_samples) / math.sqrt(degrees / (degrees - 2))
     y = X @ coef + 3.0 + errors
-    model = DPRidge(epsilon=epsilon).fit(X, y)
+    model = DPRidge(epsilon=epsilon, intervals=True).fit(X, y)
     if np.isnan(model.coef_std_).all():
         return None
     low, high = model.conf_int(0.95).T

@@ -41,7 +41,7 @@ class Deployment(Processes):
         budget : sequence of float
             Epsilon and delta of a ledger, for all of its studies together.
         noise_seed : int or None, default=None
-            For tests alone.
+            For tests alone: the ledger has no budget then.
         """
         own = self.folder / name
         own.mkdir(mode=0o700, exist_ok=True)  # rows are for the site alone

@@ -95,6 +95,21 @@ target_mean_, target_scale_ : ndarray of shape (n_targets,)
     Means and scales used to standardize the targets.
 unseen_features_ : ndarray of bool of shape (n_features,)
     Mask of the features that are indistinguishable from noise.
+basis_ : {"linear", "additive", "pairs"}
+    Functions that were fitted.
+basis_orders_ : ndarray of shape (2,)
+    Numbers of waves per feature, and in each part of a product.
+expanded_features_ : ndarray of bool of shape (n_features,)
+    Mask of the features that the basis treats as numbers.
+blocks_ : ndarray of int of shape (n_features,)
+    Block of one-hot columns that each feature belongs to, -1 for none.
+[basis_of_ridge]
+basis : {"linear", "additive", "pairs", "auto"}, default="linear"
+    Functions of the features. "additive" fits a smooth shape of each number, and
+    "pairs" also products of pairs of numbers, from the same kind of release. "auto"
+    uses the richest one whose noise is low by public numbers: rows, features and
+    budget. One-hot columns behind a :class:`~skdpspectral.DPTableVectorizer` are
+    linear. Coefficients are then those of the columns of the basis.
 [classes]
 classes : array-like or None, default=None
     All possible labels, which are public. None uses the labels that occur in y
@@ -256,6 +271,12 @@ are reduced on their cluster (:ref:`clusters`).
 [y_ignored]
 y : None
     Ignored, present by convention.
+[users_of_rows]
+users : array-like of shape (n_samples,) or None, default=None
+    Ids of the rows' users: integers or text. A user with all rows is then
+    protected, under replacement by any other user. Each user counts as one row,
+    drawn at random, and the number of users is public (:ref:`rows_per_person`).
+    None protects single rows.
 [X_like_fit]
 X : array-like or dataframe of shape (n_rows, n_columns)
     Rows with the same columns as in fit.

@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import copy
 import functools
+import inspect
 import io
 import json
 import math
@@ -27,8 +28,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.walks import blas_threads
-from .._release.noise import NoiseSeed, Release
-from .._tables.table import table_shape
+from .._release.noise import Coins, NoiseSeed, Release
+from .._tables.ids import UserDraw, UserRows
+from .._tables.table import rows_at, table_shape, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
@@ -39,8 +41,8 @@ from ..accounting._ledger.context import (
     says_what_stays_charged,
 )
 from ..accounting._ledger.step_shares import StepShare
-from ..mechanisms import Concern, PrivacyPlan, Remark, check_count, check_real
-from ..mechanisms._plan import has_budget
+from ..mechanisms import Concern, PrivacyPlan, Remark, Unit, check_count, check_real
+from ..mechanisms._plan import ONE_ROW_OF_EACH, has_budget
 from .documented import documented
 from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, is_strategy, json_default, read_plain
@@ -138,11 +140,13 @@ class OutputUnits(NamedTuple):
     """Public facts about the standardized output of a fitted step.
 
     `limits`, of shape (2, n_columns), are equal for a constant column. `square` is the
-    mean squared length of rows: 1 per number and per block of indicators.
+    mean squared length of rows: 1 per number and per block of indicators. `blocks` is
+    the block of one-hot columns that each column is in, -1 for none.
     """
 
     limits: np.ndarray
     square: float
+    blocks: np.ndarray
 
 
 @documented
@@ -175,6 +179,10 @@ class PrivateEstimator(BaseEstimator):
     _step_share: StepShare | None = None
     # What a fit of a search may cost, for which the search was charged.
     _fit_limit: Any = None
+    # Why there is no fit of one row of each user, and what to do.
+    _why_no_users: ClassVar[str] = "does not accept users: name their columns"
+    # Users of the rows of a fit that has begun; None if rows are protected.
+    _users: UserRows | None = None
 
     _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
@@ -262,7 +270,10 @@ class PrivateEstimator(BaseEstimator):
 
         {plan_of_rows}
         """
-        return self.privacy_plan(*table_shape(X))
+        n_samples, n_features = table_shape(X)
+        users = self._users_at_hand()
+        n_units = n_samples if users is None else len(users)
+        return self.privacy_plan(n_units, n_features)
 
     def _budget_of_fit(self) -> tuple[float, float]:
         """Return epsilon and delta of one fit; infinite epsilon without privacy."""
@@ -283,6 +294,9 @@ class PrivateEstimator(BaseEstimator):
             "estimator": type(self).__name__,
             "seeded": self.noise_seed is not None,
         }
+        by_user = self._users_at_hand() is not None and not relation
+        if by_user:
+            relation = {"unit": Unit.USER}
         plan = statistic.plan(epsilon, delta, **named, **relation)
         caveats = (*statistic.caveats(plan), *self._caveats(statistic, plan))
         noted = _noted.get()
@@ -295,6 +309,8 @@ class PrivateEstimator(BaseEstimator):
         remarks = [Remark(sentence, Concern.NOISE) for sentence in sentences]
         if math.isfinite(epsilon) and (leak := self._unprotected()) is not None:
             remarks += [Remark(f"Its guarantee is void: {leak}.", Concern.LEAK)]
+        if by_user:
+            remarks += [ONE_ROW_OF_EACH]
         return replace(plan, remarks=(*plan.remarks, *remarks))
 
     def _warn_of_unseen(self, become: str, remedy="pass public bounds") -> None:
@@ -312,19 +328,43 @@ class PrivateEstimator(BaseEstimator):
         """Return further caveats of a fit, from public numbers."""
         return ()
 
+    def _users_at_hand(self) -> UserRows | None:
+        """Return the users of the rows that are fitted, or those of the pipeline."""
+        share = self._own_share()
+        return self._users if share is None else share.users
+
+    def _by_user(self, unread, users):
+        """Return the form of one row of each user, if `users` or a pipeline has ids."""
+        if users is not None:
+            if self._own_share() is not None:
+                raise ValueError(
+                    "users must not be given to a step: name the column of ids with "
+                    "user_feature of the private pipeline"
+                )
+            self._users = users_of_rows(users, unread.shape[0])
+        self._users = users = self._users_at_hand()
+        if users is None:
+            return unread
+        if users.n_rows != unread.shape[0]:
+            raise RuntimeError("a step before has dropped rows, whose users are lost")
+        return unread.of_users(len(users))
+
     def _start_release(
         self,
         plan: PrivacyPlan,
         *unread,
         n_public: int | None = None,
         kind=Release,
+        all_rows: bool = False,
     ) -> tuple:
         """Issue early warnings, charge the plan, then read the data.
 
-        `unread` are tables from ``deferred_rows``, whose values are checked after the
-        charge. Returns the release and the data.
+        `unread` are tables from ``deferred_rows``, whose values are all checked after
+        the charge. Returns the release and the data: one row of each user, if there
+        are users, unless `all_rows` are asked for.
         """
         share, accountant = self._own_share(), None
+        users = self.__dict__.pop("_users", None)
         if share is not None:  # the pipeline has warned of it, and was charged
             share.claim(plan, n_public)
         else:
@@ -335,7 +375,11 @@ class PrivateEstimator(BaseEstimator):
             else:
                 accountant = self._governing_accountant()
         release = kind(plan, accountant, self.noise_seed)
-        return release, *map(methodcaller("read"), unread)
+        read = list(map(methodcaller("read"), unread))
+        if users is not None and not all_rows:
+            places = UserDraw(users, Coins(self.noise_seed)).rows()
+            read = [rows_at(rows, places) for rows in read]
+        return release, *read
 
     def _warn_beforehand(self, n_public: int | None, delta: float) -> None:
         """Warn if a fit is not private or seeded, or delta is too large."""
@@ -617,12 +661,15 @@ class TableEstimator(PrivateEstimator):
 def unweighted(method: _Method) -> _Method:
     """Decorate ``fit`` to refuse `sample_weight`, unless None.
 
-    The signature is unchanged, so that scikit-learn sees that weights are not
-    supported.
+    So are `users`, unless the method has them. The signature is unchanged, so that
+    scikit-learn sees that weights are not supported.
     """
+    takes_users = "users" in inspect.signature(method).parameters
 
     @functools.wraps(method)
     def counted_once(estimator, *args, **kwargs):
+        if not takes_users and kwargs.pop("users", None) is not None:
+            raise TypeError(f"{type(estimator).__name__} {estimator._why_no_users}")
         if kwargs.pop("sample_weight", None) is not None:
             raise TypeError(
                 f"{type(estimator).__name__}.{method.__name__} does not accept "

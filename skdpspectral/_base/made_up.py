@@ -49,11 +49,12 @@ _ROWS_OF_EACH, _WORDS = 6, ("a", "b", "c")
 
 
 def takes_numbers(estimator: Any) -> bool:
-    """Return whether rows must be finite numbers for whatever reads them first."""
+    """Return whether rows are finite numbers, with ids, for what reads them first."""
     kind = composition_of(estimator)
     parts = [part for _, part in parts_of(estimator) if is_estimator(part)]
     if kind is Composition.PIPELINE:
-        return not parts or takes_numbers(parts[0])
+        rows = getattr(estimator, "user_feature", None) is None  # ids may be text
+        return rows and (not parts or takes_numbers(parts[0]))
     if kind in (Composition.UNION, Composition.COLUMNS):  # which may leave out others
         return kind is Composition.UNION and all(map(takes_numbers, parts))
     if isinstance(estimator, FunctionTransformer) and not estimator.validate:

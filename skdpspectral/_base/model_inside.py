@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -18,11 +18,13 @@ def has_method(name: str):
     return available_if(check)
 
 
-def _answered(name: str, summary: str, result: str):
-    """Return a method of rows that the model answers, if it has one."""
+def _answered(name: str, summary: str, result: str, of_outputs: bool = False):
+    """Return a method of rows, or `of_outputs`, that the model answers, if it does."""
 
     def method(self, X, **params):
-        return getattr(self._fitted(), name)(X, **params)
+        asked = ModelInside if of_outputs else type(self)
+        model, X, params = asked._asked(self, X, params)
+        return getattr(model, name)(X, **params)
 
     method.__name__ = name
     method.__doc__ = f"""{summary}
@@ -57,11 +59,15 @@ class ModelInside:
     A subclass has ``_method(name)``, which returns a method of what would be fitted.
     """
 
-    _inside: str
+    _inside: ClassVar[str]
 
     def _fitted(self) -> Any:
         check_is_fitted(self)
         return getattr(self, self._inside)
+
+    def _asked(self, X: Any, params: dict) -> tuple[Any, Any, dict]:
+        """Return the model, and rows and parameters as its methods take them."""
+        return self._fitted(), X, params
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, self._inside)
@@ -87,7 +93,7 @@ class ModelInside:
         "transform", "Transform rows.", "Rows, as private as they were"
     )
     inverse_transform = _answered(
-        "inverse_transform", "Map transformed rows back.", "Rows"
+        "inverse_transform", "Map transformed rows back.", "Rows", of_outputs=True
     )
 
     @has_method("score")
@@ -108,7 +114,8 @@ class ModelInside:
         float
             Score. A score of private rows is as private as these rows.
         """
-        return self._fitted().score(X, *([] if y is None else [y]), **params)
+        model, X, params = self._asked(X, params)
+        return model.score(X, *([] if y is None else [y]), **params)
 
     @has_method("get_feature_names_out")
     def get_feature_names_out(self, input_features=None):

@@ -81,10 +81,7 @@ class KeepsUsers:
         if rows == "users":
             said += ", and all get the same list"
         elif len(self._models().weights):
-            said += (
-                ". To test users' own models, keep rows of every user in each training "
-                "part (PrivateSplit); GroupKFold tests new users"
-            )
+            said += ". Folds of PrivateSplit(whole_users=False) test users' own models"
         said += ". personalize() fits models of users to their own rows"
         warn(said, UserWarning)
 
@@ -204,6 +201,11 @@ class PersonalEstimator(KeepsUsers):
         return self.privacy_plan(table_shape(X)[1] - self._n_beside())
 
     # -- users of rows ---------------------------------------------------------------
+
+    def _ids_of_fit(self, users):
+        """Return the ids given beside rows, or those of the rows of the pipeline."""
+        at_hand = self._users_at_hand()
+        return users if at_hand is None or users is not None else at_hand.ids()
 
     def _warn_of_one_user(self, table) -> None:
         if table.ids is not None or not self._is_private():
@@ -355,9 +357,10 @@ class PersonalEstimator(KeepsUsers):
             If X or y is invalid, rows belong to users other than `user`, or parameters
             that define columns or units were changed since the fit.
 
-        See Also
-        --------
-        skdpspectral.linear_model.personalize : Does the same through a pipeline.
+        Notes
+        -----
+        At the end of a pipeline, this is
+        ``model[-1].personalize(model[:-1].transform(X), y)``.
         """
         check_is_fitted(self)
         private: Any = super()

@@ -150,7 +150,7 @@ def public_start(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     return np.random.default_rng(seed).uniform(-1.0, 1.0, size=shape)
 
 
-# Of this process alone: a forked child gets another one.
+# Of this process alone: a forked child gets another one, also under the same number.
 _process_mark = object()
 
 
@@ -167,11 +167,12 @@ class NoiseOwner:
     """Base class of objects that draw noise in one process, one thread at a time."""
 
     def __init__(self) -> None:
-        self._process, self._thread_lock = _process_mark, threading.RLock()
+        self._process = (os.getpid(), _process_mark)  # forks may skip Python's hooks
+        self._thread_lock = threading.RLock()
 
     def is_forked(self) -> bool:
         """Return whether the object belongs to another process."""
-        return self._process is not _process_mark
+        return self._process != (os.getpid(), _process_mark)
 
     def check_process(self) -> None:
         """Raise in a forked copy; to be called before acquiring any lock."""
@@ -225,6 +226,32 @@ def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
         noise_seed = [int(word) for word in drawn]
     words = np.random.SeedSequence(noise_seed).generate_state(2, np.uint64)
     return generator_of_key(int(words[0]) << 64 | int(words[1]))
+
+
+class Coins(NoiseOwner):
+    """A secret order of users, and secret choices among their rows.
+
+    They are drawn after a charge and used once. The order is uniform: places that
+    followed ids or rows would shift if one user were replaced
+    (:ref:`lemma-one-row-of-each`).
+    """
+
+    def __init__(self, noise_seed: NoiseSeed) -> None:
+        super().__init__()
+        # Apart from the noise of the same seed, which begins with these bits.
+        key = noise_generator(noise_seed).bytes(16)
+        digest = hashlib.blake2b(key, person=b"coins", digest_size=16).digest()
+        self._coins = generator_of_key(int.from_bytes(digest, "little"))
+
+    def secret_order(self, n_users: int) -> npt.NDArray[np.intp]:
+        """Return the user at each place."""
+        with self._drawing():
+            return self._coins.permutation(n_users)
+
+    def shares(self, n_users: int) -> Array:
+        """Return uniform numbers in [0, 1), one for each user."""
+        with self._drawing():
+            return self._coins.random(n_users)
 
 
 def charge(

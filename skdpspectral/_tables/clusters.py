@@ -133,6 +133,14 @@ def brought_here(X):
     return run_on_cluster(X.compute) if is_on_cluster(X) else X
 
 
+def column_parts(column, name: str) -> Iterator[np.ndarray]:
+    """Read the parts of a column of dask, one after another."""
+    if column.ndim != 1:
+        raise ValueError(f"{name} must be one column, got {column.ndim} dimensions")
+    for part in np.ravel(column.to_delayed()):
+        yield run_on_cluster(task(as_array, public=True, name=name)(part).compute)
+
+
 def refuse_on_cluster(X, estimator: str, name: str = "X") -> None:
     """Refuse dask collections, for an estimator whose rows must be in memory."""
     if is_on_cluster(X):
@@ -335,6 +343,23 @@ class ClusterRows(SlicedRows):
         block = run_on_cluster(pieces.compute)
         return block if self._row_map is None else self._row_map(block)
 
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """Read the rows at some places, which every part takes from its own."""
+        order, take, width = np.argsort(places), task(_taken), self.shape[1]
+        ends = np.searchsorted(places[order], self._ends)
+        pieces: list = []
+        first = 0
+        for part, size, stop, last in zip(
+            self._parts, self._sizes, self._ends, ends, strict=True
+        ):
+            own = places[order[first:last]] - (stop - size)
+            pieces.append(take(part, size, width, own))
+            first = last
+        found = run_on_cluster(task(_joined)(pieces).compute)
+        out = np.empty_like(found)
+        out[order] = found
+        return out
+
     def mapped(self, row_map: Callable) -> ClusterRows:
         """Return the rows under a row-wise map."""
         other, first = copy.copy(self), self._row_map
@@ -426,6 +451,11 @@ def _checked(part, n_rows: int, n_features: int) -> SlicedRows:
 def _cut(part, n_rows: int, n_features: int, start: int, stop: int) -> np.ndarray:
     # A copy: the part itself need not be kept.
     return np.array(_checked(part, n_rows, n_features)[start:stop], np.float64)
+
+
+def _taken(part, n_rows: int, n_features: int, places: np.ndarray) -> np.ndarray:
+    # A column has one dimension. All rows were checked before.
+    return np.asarray(part, np.float64).reshape(n_rows, n_features)[places]
 
 
 def _then(first: Callable, second: Callable, block):

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -207,6 +208,21 @@ def select_columns(X, labels: list, positions: list[int]):
     if hasattr(X, "iloc"):
         return X.iloc[:, positions]
     return X.select([labels[j] for j in positions])
+
+
+def column_apart(X, feature, name: str) -> tuple[Any, Any]:
+    """Return a table without the column that a parameter names, and that column."""
+    lists, place = isinstance(X, _LISTS), place_of(X, feature, name)
+    if lists:
+        return [[*row[:place], *row[place + 1 :]] for row in X], column_at(X, place)
+    names, n_columns = column_names(X), np.shape(X)[1]
+    kept = [j for j in range(n_columns) if j != place]
+    column = column_at(X, place)
+    if names is not None:
+        return select_columns(X, names, kept), column
+    # A slice copies nothing, and leaves a memory map in its file.
+    ends = {0: slice(1, None), n_columns - 1: slice(None, -1)}
+    return X[:, ends.get(place, kept)], column
 
 
 def as_array(column, name: str = "a column") -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from .._linalg.walks import row_blocks, rows_per_block
 from .columns import as_array, read_quietly, refuse_masked
 
 # Bytes of a sample that is kept.
@@ -87,6 +88,19 @@ class SlicedRows:
             return block
         with np.errstate(over="ignore"):  # of longer floats: infinity is told later
             return block.astype(np.float64)
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """Return the rows at some places, all of which are passed in order."""
+        order = np.argsort(places)
+        sorted_, out = (
+            places[order],
+            np.empty((len(places), self.shape[1]), self.common_dtype),
+        )
+        for rows in row_blocks(self.shape[0], rows_per_block(self.shape[1])):
+            block = self[rows]
+            first, last = np.searchsorted(sorted_, [rows.start, rows.stop])
+            out[order[first:last]] = block[sorted_[first:last] - rows.start]
+        return out
 
     def sample(self, key, n_rows: int, read: Callable[[], Iterable]) -> Iterable:
         """Return rows from all over the table, which are requested several times."""

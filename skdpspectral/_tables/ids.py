@@ -7,7 +7,8 @@ int64, so that 1, 1.0 and True are one id in any table; text becomes objects.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -243,3 +244,85 @@ class IdIndex:
         place = np.searchsorted(self.ids, ids, sorter=self._order)
         code = self._order[np.minimum(place, len(self) - 1)]
         return np.where(self.ids[code] == ids, code, -1)
+
+
+class UserRows:
+    """The users of all rows, read in parts: their number alone is public.
+
+    ``parts()`` yields the ids of the rows in order, the same ones at each call.
+    """
+
+    def __init__(self, parts: Callable[[], Iterable[np.ndarray]], name: str) -> None:
+        self._parts, self._name = parts, name
+        self._index: IdIndex | None = None
+        self._counts = np.zeros(0, dtype=np.intp)
+        # Of rows in one part: those of each user, one after another.
+        self._grouped: np.ndarray | None = None
+        read = 0
+        for codes in self._codes():
+            more = np.bincount(codes, minlength=len(self._counts))
+            more[: len(self._counts)] += self._counts
+            self._counts, read = more, read + 1
+        self.n_rows = int(self._counts.sum())
+        if read == 1:
+            self._grouped = np.argsort(codes, kind="stable")
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def _codes(self) -> Iterator[np.ndarray]:
+        """Yield the codes of rows, by the first appearance of their users."""
+        for part in self._parts():
+            ids = id_array(part, self._name)
+            if self._index is None:
+                self._index = IdIndex(ids, self._name)
+                yield self._index.codes
+                self._index.without_codes()
+                continue
+            codes = self._index.find(ids, self._name)
+            if (codes < 0).any():
+                new = ids[codes < 0]
+                new = new[codes_and_rows(new)[1]]
+                self._index = self._index.joined(new)
+                codes = self._index.find(ids, self._name)
+            yield codes
+
+    def ids(self) -> np.ndarray:
+        """Return the id of each row."""
+        parts = (id_array(part, self._name) for part in self._parts())
+        return joined_ids(parts, self._name)
+
+    def rows(self, chosen: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """Return a row of each chosen user: the one at a share in [0, 1) of its own."""
+        own = self._counts[chosen]
+        wanted = np.minimum((shares * own).astype(np.intp), own - 1)
+        if self._grouped is not None:
+            first = np.cumsum(self._counts) - self._counts
+            return self._grouped[first[chosen] + wanted]
+        found, seen = np.empty(len(chosen), np.intp), np.zeros(len(self), np.intp)
+        start = 0
+        for codes in self._codes():
+            counts, grouped = (
+                np.bincount(codes, minlength=len(self)),
+                np.argsort(codes, kind="stable"),
+            )
+            place = wanted - seen[chosen]
+            here = (place >= 0) & (place < counts[chosen])
+            first = np.cumsum(counts) - counts
+            found[here] = start + grouped[first[chosen[here]] + place[here]]
+            seen += counts
+            start += len(codes)
+        return found
+
+
+class UserDraw:
+    """Users in a secret order, each of whom shows a row at random whenever asked."""
+
+    def __init__(self, users: UserRows, coins: Any) -> None:
+        self._users, self._coins = users, coins
+        self._order = coins.secret_order(len(users))
+
+    def rows(self, places: Any = slice(None)) -> np.ndarray:
+        """Return a row of each of the users at some places, by default of all."""
+        chosen = self._order[places]
+        return self._users.rows(chosen, self._coins.shares(len(chosen)))

@@ -14,7 +14,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from .clusters import (
     ClusterUserTable,
     brought_here,
     cluster_table,
+    column_parts,
     is_on_cluster,
     refuse_on_cluster,
     task,
@@ -54,7 +55,7 @@ from .columns import (
     shape_of_lists,
 )
 from .files import NO_DATES, Parquet, SlicedRows, parquet, sliced_rows
-from .ids import check_id_type, id_array
+from .ids import UserRows, check_id_type, id_array
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
@@ -130,6 +131,10 @@ class DeferredRead:
     sparse: bool = False
     ids: Callable[[], Any] | None = None
     distant: ClusterTable | None = None
+
+    def of_users(self, n_users: int) -> DeferredRead:
+        """Return the form of one row of each user; all rows will be read."""
+        return replace(self, shape=(n_users, *self.shape[1:]))
 
 
 def deferred_rows(
@@ -612,6 +617,24 @@ def read_users(estimator, X, users, user_feature, **how) -> UserTable:
     return deferred_users(estimator, X, users, user_feature, **how).read()
 
 
+def users_of_rows(users, n_rows: int) -> UserRows:
+    """Check the form of ids beside rows, and read the users: their number is public."""
+    if is_on_cluster(users):
+        found = UserRows(lambda: column_parts(users, "users"), "users")
+    else:
+        _check_length(users, n_rows, "users")
+        found = UserRows(lambda: [users], "users")
+    if found.n_rows != n_rows:
+        raise ValueError("users must have one id per row of X")
+    return found
+
+
+def rows_at(rows, places: np.ndarray):
+    """Return the rows at some places in memory; sparse ones stay sparse."""
+    is_array = isinstance(rows, np.ndarray) or sparse.issparse(rows)
+    return rows[places] if is_array else rows.at(places)
+
+
 def _check_length(users, n_rows: int, name: str) -> None:
     if users is None:
         return
@@ -624,7 +647,7 @@ def _check_length(users, n_rows: int, name: str) -> None:
     if n_users < 0:
         raise ValueError(f"{name} must be a list or 1D array of one id per row of X")
     check_id_type(users, 0, name)
-    shape = (n_users,) if isinstance(users, (list, tuple)) else shape_of(users, name)
+    shape = shape_of(users, name)
     if len(shape) != 1:
         raise ValueError(
             f"{name} must be a list or 1D array of one id per row, got an array of "

@@ -101,8 +101,8 @@ class AuditResult:
         verdict = "REFUTED" if self.violated else "not refuted"
         found = (
             f"epsilon >= {self.epsilon:.4g} at delta={self.delta:g} "
-            f"({self.confidence:.1%} confidence, {self.n_fits} fits of {self.n_coins} "
-            f"coins, {_ASSUMED[self.assume]}); the claim epsilon = "
+            f"({100 * self.confidence:.6g}% confidence, {self.n_fits} fits of "
+            f"{self.n_coins} coins, {_ASSUMED[self.assume]}); the claim epsilon = "
             f"{self.claimed_epsilon:.4g} is {verdict}"
         )
         alike = "; fits are alike: is their noise REPEATED?"
@@ -153,7 +153,8 @@ def audit_in_few_fits(
         - "gaussian": they are independent normals of one standard deviation too. Of
           releases that take few values, or have outliers, this is wrong.
 
-        With one coin per fit, scores are independent, and "nothing" uses this.
+        With one coin per fit, "nothing" takes fits for independent: each call of a
+        function must draw its randomness anew.
     mu, epsilon : float or None, default=None
         What a function claims: a `mu` of Gaussian differential privacy, or an `epsilon`
         at `delta`. Not for estimators, which have a plan.
@@ -203,7 +204,10 @@ def audit_in_few_fits(
         raise ValueError(f"n_fits must be at least 1, got {n_fits}")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-    rng = np.random.default_rng(random_state)
+    if delta is not None and not 0.0 <= delta < 1.0:
+        raise ValueError(f"delta must be in [0, 1), got {delta}")
+    # Apart from generators that an audited function makes of the same number.
+    rng = np.random.default_rng(np.random.SeedSequence(random_state).spawn(1)[0])
     coins = rng.random((n_fits, canaries.n_coins)) < 0.5
     claims = [given for given in (mu, epsilon) if given is not None]
     if hasattr(estimator, "fit"):
@@ -212,7 +216,8 @@ def audit_in_few_fits(
         plan = _audited_plan(estimator, canaries, coins[0])
         delta, epsilon = plan.delta if delta is None else delta, plan.epsilon
         if math.isfinite(plan.mu):
-            mu, epsilon = plan.mu, gaussian_epsilon(plan.mu, delta)
+            mu = min(plan.mu, gaussian_mu(plan.epsilon, plan.delta))
+            epsilon = gaussian_epsilon(mu, delta)
         elif delta != plan.delta:
             raise ValueError(f"delta must be that of the plan, {plan.delta:g}, here")
     elif len(claims) != 1:
@@ -220,6 +225,9 @@ def audit_in_few_fits(
     elif mu is not None:
         delta = 1e-6 if delta is None else delta
         epsilon = gaussian_epsilon(mu, delta)
+    delta = 0.0 if delta is None else float(delta)
+    if assume == "gaussian" and delta == 0.0:
+        raise ValueError('assume="gaussian" needs a positive delta')
     seeds = rng.integers(2**31 - 1, size=n_fits)
     runs = (
         delayed(_scores_of_fit)(
@@ -230,7 +238,6 @@ def audit_in_few_fits(
     # A copy of a function in another process would repeat the noise of this one.
     require = None if hasattr(estimator, "fit") else "sharedmem"
     scores = np.array(Parallel(n_jobs=n_jobs, require=require)(runs))
-    delta = 0.0 if delta is None else float(delta)
     found_mu, found = _bounds(scores, coins, assume, mu, epsilon, delta, confidence)
     return AuditResult(
         mu=found_mu,
@@ -302,26 +309,31 @@ def _bounds(scores, coins, assume, mu, epsilon, delta, confidence):
     if assume == "independent" or coins.shape[1] == 1:
         found = bound_of_scores(*sides, curve, confidence)
     else:
-        claim = gaussian_mu(epsilon, max(delta, 1e-6)) if mu is None else mu
-        found = _bound_of_guesses(scores, coins, curve, claim, confidence)
+        claims = epsilon, gaussian_mu(epsilon, max(delta, 1e-6))
+        claims = claims if mu is None else (mu, mu)
+        found = _bound_of_guesses(scores, coins, curve, claims, confidence)
     if mu is None:
         return None, found
     return found, gaussian_epsilon(found, delta)
 
 
-def _bound_of_guesses(scores, coins, curve, claim, confidence) -> float:
+def _bound_of_guesses(scores, coins, curve, claims, confidence) -> float:
     """Guess the coins of the scores farthest from their fit's median."""
     centered = scores - np.median(scores, axis=1, keepdims=True)
-    guesses = _number_of_guesses(scores.size, curve, claim, confidence)
+    guesses = _number_of_guesses(scores.size, curve, claims, confidence)
     order = np.argsort(-np.abs(centered), axis=None, kind="stable")[:guesses]
     right = (centered > 0.0).ravel()[order] == coins.ravel()[order]
     return bound_of_guesses(int(right.sum()), guesses, scores.size, curve, confidence)
 
 
 @functools.lru_cache(maxsize=64)
-def _number_of_guesses(coins: int, curve, claim: float, confidence: float) -> int:
-    """Return how many guesses bound most, if normal scores attain a Gaussian claim."""
-    best, most = -1.0, coins
+def _number_of_guesses(coins: int, curve, claims: tuple, confidence: float) -> int:
+    """Return how many guesses bound most, if normal scores attain a Gaussian claim.
+
+    If some numbers of right guesses refute the claim, it is one of these.
+    """
+    claimed, claim = claims
+    best, most = (False, -1.0), coins
     distances = np.linspace(0.0, 8.0 + 0.5 * claim, 801)
     near, far = ndtr(0.5 * claim - distances), ndtr(-0.5 * claim - distances)
     for count in sorted({max(1, math.ceil(coins * 0.75**k)) for k in range(24)}):
@@ -329,10 +341,13 @@ def _number_of_guesses(coins: int, curve, claim: float, confidence: float) -> in
         share = near[at] / (near[at] + far[at])
         # A deviation less than the mean: else a lucky number is chosen.
         right = count * share - math.sqrt(count * share * (1.0 - share))
-        found = bound_of_guesses(int(max(right, 0)), count, coins, curve, confidence)
-        if found > best:
+        all_right, usual = (
+            bound_of_guesses(int(max(k, 0)), count, coins, curve, confidence)
+            for k in (count, right)
+        )
+        if (found := (all_right > claimed, usual)) > best:
             best, most = found, count
-        elif found < 0.7 * best:
+        elif usual < 0.7 * best[1]:
             break
     return most
 

@@ -441,7 +441,7 @@ class DPCovariance(GaussianMixin, TableEstimator):
         return CenteredCovariance(rows, mu, self.center, ClippedMoments.planned, True)
 
     @unweighted
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X, y=None, *, users=None) -> Self:
         """Release the covariance of X.
 
         Parameters
@@ -449,12 +449,13 @@ class DPCovariance(GaussianMixin, TableEstimator):
         X : array-like of shape (n_samples, n_features)
             {X_by_block}
         {y_ignored}
+        {users_of_rows}
 
         {outcome_of_fit}
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            unread = deferred_rows(self, X, in_blocks=True)
+            unread = self._by_user(deferred_rows(self, X, in_blocks=True), users)
             statistic = self._statistic(*unread.shape)
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.

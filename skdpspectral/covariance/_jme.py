@@ -205,6 +205,10 @@ class JMECovariance(GaussianMixin, CallbackSupportMixin, PrivateEstimator):
     _free_parameters: ClassVar[set[str]] = {
         *("accountant", "noise_seed", "min_eigenvalue")
     }
+    _why_no_users: ClassVar[str] = (
+        "releases after every row, in order, so that a user who returns would be in "
+        "several steps: pass one row of each user, or fit DPCovariance with users"
+    )
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],

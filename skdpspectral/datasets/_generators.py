@@ -135,12 +135,6 @@ def _check_signal_variance(signal_variance, n_components):
     return signal
 
 
-# A round of trades keeps 1/2 of what the indicators remember of the start (_trade).
-# The worst mode of all, by the exact kernels of eleven small cases (up to 2520
-# patterns), keeps 2/3: 4 users, 4 features, 2 each. There the law after 50 rounds is
-# uniform to 1.1e-9 in total variation from any start.
-TRADING_ROUNDS = 50
-
 # Entries of X whose coefficients are copied at a time to compute y: 8 MB.
 BLOCK_ENTRIES = 2**20
 
@@ -197,7 +191,8 @@ def make_low_rank_sparse_tasks(
         With None, the positions of the nonzeros are drawn uniformly and independently
         for each user. With a number :math:`\zeta` of at least 1, no feature is among
         the positions of more than :math:`\zeta` users, which is possible if and only if
-        :math:`t k \le d \zeta`. See Notes for the distribution.
+        :math:`t k \le d \zeta`. The positions are then dealt from shuffled decks of all
+        features, so that the numbers of users of two features differ by at most one.
     weights : {"normal", "one"}, default="normal"
         Distribution of :math:`w_i`: independent N(0, 1), or 1 for all users. "one"
         requires a rank of at most 1, because identical weights span only one direction.
@@ -242,26 +237,11 @@ def make_low_rank_sparse_tasks(
         If a parameter is out of range or has the wrong type, `row_sparsity` leaves too
         few places for the nonzeros, or `weights="one"` is combined with a rank above 1.
 
-    Notes
-    -----
-    Without `row_sparsity` the users are independent given U.
-
-    With `row_sparsity`, positions are first drawn for each user independently. If a
-    feature has too many users, some of them are moved randomly to other features. Then
-    random pairs of users exchange positions that only one of them has [2]_. Given the
-    number of users of each feature, all patterns are equally likely, up to the
-    dependence on the start that remains after 50 rounds of exchanges: 1.1e-9 in total
-    variation in the slowest of the cases that were small enough to enumerate. With
-    :math:`t k = d \zeta` every feature has exactly :math:`\zeta` users.
-
     References
     ----------
     .. [1] S. Pal, P. Varshney, P. Jain, A. G. Thakurta, G. Madan, G. Aggarwal,
        P. Shenoy and G. Srivastava (2023), Sample-efficient personalization: modeling
        user parameters as low rank plus sparse components, appendices A.1.4 and B.1.
-    .. [2] C. J. Carstens (2015), Proof of uniform sampling of binary matrices with
-       fixed row sums and column sums for the fast Curveball algorithm, Physical
-       Review E 91, 042812.
 
     Examples
     --------
@@ -310,11 +290,12 @@ def make_low_rank_sparse_tasks(
         intercept=intercept_scale * rng.standard_normal(n_users),
         sparse=np.zeros((n_users, n_features)),
     )
-    # Distinct features for each user, uniformly.
-    keys = rng.random_sample((n_users, n_features))
-    supports = keys.argpartition(min(sparsity, n_features - 1), axis=1)[:, :sparsity]
-    if row_sparsity is not None:
-        supports = _cap_users(supports, n_features, row_sparsity, rng)
+    if row_sparsity is None:  # distinct features for each user, uniformly
+        keys = rng.random_sample((n_users, n_features))
+        places = keys.argpartition(min(sparsity, n_features - 1), axis=1)
+        supports = places[:, :sparsity]
+    else:
+        supports = _dealt(n_users, sparsity, n_features, rng)
     values = rng.standard_normal(supports.shape)
     np.put_along_axis(truth.sparse, supports, values, axis=1)
     truth.coef = truth.weights @ truth.components + truth.sparse
@@ -339,55 +320,18 @@ def _inner(first, at, second, others):
     return products
 
 
-def _cap_users(supports, n_features, max_users, rng):
-    """Redraw supports so that no feature has above `max_users`; those that fit stay."""
-    n_users, sparsity = supports.shape
-    # One row a feature, as the moves scan the users of two features.
-    is_chosen = np.zeros((n_features, n_users), dtype=bool)
-    np.put_along_axis(is_chosen, supports.T, True, axis=0)
-    excess = is_chosen.sum(axis=1) - max_users
-    if (excess <= 0).all():
-        return supports
-    _move_excess(is_chosen, excess, rng)
-    supports = np.nonzero(is_chosen.T)[1].reshape(n_users, sparsity)
-    for _ in range(TRADING_ROUNDS):
-        _trade(supports, rng)
+def _dealt(n_users, sparsity, n_features, rng):
+    """Deal features to users from shuffled decks, each to its end before the next."""
+    supports, deck = np.empty((n_users, sparsity), dtype=np.intp), np.arange(0)
+    for user in range(n_users):
+        hand, deck = deck[:sparsity], deck[sparsity:]
+        if (missing := sparsity - len(hand)) > 0:
+            deck = rng.permutation(n_features)
+            # What the user has comes last: nobody gets a feature twice.
+            deck = deck[np.argsort(np.isin(deck, hand), kind="stable")]
+            hand, deck = np.concatenate([hand, deck[:missing]]), deck[missing:]
+        supports[user] = hand
     return supports
-
-
-def _move_excess(is_chosen, excess, rng):
-    """Move random users from features above the bound to others, in place."""
-    # No move is blocked: a feature above the bound has more users than one below it,
-    # by the surplus of the one plus the room of the other.
-    surplus = np.repeat(np.arange(len(excess)), np.maximum(excess, 0))
-    room = np.repeat(np.arange(len(excess)), np.maximum(-excess, 0))
-    pairs = np.column_stack([surplus, rng.permutation(room)[: len(surplus)]])
-    pairs, n_moves = np.unique(pairs, axis=0, return_counts=True)
-    for (source, target), n in zip(pairs, n_moves, strict=True):
-        movable = np.flatnonzero(is_chosen[source] & ~is_chosen[target])
-        moved = rng.choice(movable, n, replace=False)
-        is_chosen[source, moved] = False
-        is_chosen[target, moved] = True
-
-
-def _trade(supports, rng):
-    """Let users, paired at random, redistribute what only one of a pair has, in place.
-
-    A step is as likely as its reverse, so that the uniform law is stationary, and it
-    may be any single switch, so that no other law is.
-    """
-    n_users, sparsity = supports.shape
-    order = rng.permutation(n_users)
-    first, second = order[: n_users // 2], order[n_users // 2 : n_users // 2 * 2]
-    pool = np.sort(np.hstack([supports[first], supports[second]]), axis=1)
-    is_common = pool[:, 1:] == pool[:, :-1]
-    # The first half of the pool by key goes to the first user. Keys outside [0, 1)
-    # give a common feature to both.
-    keys = rng.random_sample(pool.shape)
-    keys[:, :-1][is_common] = -1.0
-    keys[:, 1:][is_common] = 2.0
-    pool = np.take_along_axis(pool, keys.argsort(axis=1), axis=1)
-    supports[first], supports[second] = pool[:, :sparsity], pool[:, sparsity:]
 
 
 _RATINGS = {

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import inspect
 import os
 import re
-import tempfile
-import urllib.request
 import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
 from sklearn import datasets as sklearn_datasets
-from sklearn.datasets import get_data_home
+from sklearn.datasets import fetch_file, get_data_home
 from sklearn.utils import Bunch
 
 DATA_HOME_VARIABLE = "SKDPSPECTRAL_DATA"
 
 # What numpy raises on a file of another kind, a damaged one, or a missing array.
-NOT_THE_ARCHIVE = (AttributeError, EOFError, KeyError, TypeError, ValueError)
-NOT_THE_ARCHIVE += (zipfile.BadZipFile, zlib.error)
+_WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
+NOT_THE_ARCHIVE = (*_WRONG, zipfile.BadZipFile, zlib.error)
 
 
 def read_archive(path, arrays):
@@ -117,8 +114,6 @@ CHECKSUMS = {
     "ml-100k": "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
     "ml-1m": "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
 }
-
-TIMEOUT = 60  # seconds without an answer
 
 # The genres that the README files list, in the order of their columns.
 _NAMES = """Action Adventure Animation Children's Comedy Crime Documentary Drama
@@ -231,7 +226,9 @@ def fetch_movielens(
         raise ValueError(f"variant must be one of {list(CHECKSUMS)}, got {variant!r}")
     path = _find(variant, data_home)
     if path is None and download_if_missing:
-        path = _download(variant, data_home)
+        home = get_data_home(None if data_home is None else os.fspath(data_home))
+        url = URL.format(variant=variant)
+        path = fetch_file(url, home, f"{variant}.zip", CHECKSUMS[variant])
     if path is None:
         raise FileNotFoundError(
             f"There is neither {variant}.zip nor a prepared {variant}/{variant}.npz: "
@@ -242,7 +239,13 @@ def fetch_movielens(
     if path.suffix == ".npz":
         tables = _prepared(variant, path)
     else:
-        _check_sum(variant, path.read_bytes(), path)
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != CHECKSUMS[variant]:
+            raise OSError(
+                f"{path} is not the zip that GroupLens published: its SHA-256 is "
+                f"{found}, but should be {CHECKSUMS[variant]}; remove the file and "
+                "fetch it again"
+            )
         with zipfile.ZipFile(path) as archive:
             tables = _parsed(variant, archive)
     bunch = _bunch(variant, **tables)
@@ -287,33 +290,6 @@ def _find(variant, data_home):
             if (path := Path(folder).expanduser() / name).is_file():
                 return path
     return None
-
-
-def _download(variant, data_home):
-    url = URL.format(variant=variant)
-    home = None if data_home is None else os.fspath(data_home)
-    path = Path(get_data_home(home)) / f"{variant}.zip"
-    try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
-            content = answer.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise OSError(f"{url} could not be downloaded ({error})") from error
-    _check_sum(variant, content, url)
-    # Under another name until it is whole: a fetch at the same time sees no half.
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(content)
-    os.replace(file.name, path)
-    return path
-
-
-def _check_sum(variant, content, source):
-    found = hashlib.sha256(content).hexdigest()
-    if found != CHECKSUMS[variant]:
-        raise OSError(
-            f"{source} is not the zip that GroupLens published: its SHA-256 is "
-            f"{found}, but should be {CHECKSUMS[variant]}; remove the file and fetch "
-            "it again"
-        )
 
 
 def _parsed(variant, archive):

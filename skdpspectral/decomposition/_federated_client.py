@@ -131,6 +131,8 @@ class LocalClient(AnsweringClient):
         """Return a client whose plan, for this epsilon, somebody has charged."""
         client = object.__new__(cls)
         client._prepare(name, X, task, epsilon, plan.delta, noise_seed)
+        changed = {"unit": plan.unit, "remarks": plan.remarks}
+        client.plan = replace(client.plan, **changed)
         if client.plan != plan:
             raise ValueError("the plan that was charged is not the client's")
         return client

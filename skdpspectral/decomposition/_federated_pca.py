@@ -24,14 +24,16 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import register
 from .._messages.messages import MessageError
+from .._release.noise import Coins
 from .._statistics.row_bounds import Pairs
 from .._tables.clipping import units_within
-from .._tables.ids import encode_ids
-from .._tables.table import CLIENTS, deferred_users, read_users
+from .._tables.ids import UserDraw, UserRows, encode_ids
+from .._tables.table import CLIENTS, deferred_users, read_users, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
-from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
+from ..mechanisms import Concern, ParallelPlan, Remark, Unit, check_count, check_real
+from ..mechanisms._plan import ONE_ROW_OF_EACH
 from ._bounded_moments import CENTER_OF_CLIENTS
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import Outcome, Rounds
@@ -110,6 +112,19 @@ def group_rows(ids, n_rows: int) -> list[Group]:
             yield labels[block[0]], rows, len(block)
 
     return _named(found())
+
+
+def _by_user(groups: list[Group], users: UserRows) -> tuple[list, list]:
+    """Return groups of as many rows as they have users, and these users."""
+    ids = users.ids()
+    owners = [UserRows([ids[group.rows]].copy, "users") for group in groups]
+    if sum(map(len, owners)) != len(users):
+        raise ValueError(
+            "users: a user has rows at several clients, whose budgets add up for them: "
+            "give each user to one client, or fit all rows as those of one client"
+        )
+    pairs = zip(groups, owners, strict=True)
+    return [group._replace(n_rows=len(own)) for group, own in pairs], owners
 
 
 def _named(clients) -> list[Group]:
@@ -288,14 +303,18 @@ class FederatedEstimator(
         except MessageError as error:
             raise ValueError(f"clients: {error}") from None
 
-    def _plan_of(self, rounds: Rounds) -> ParallelPlan:
+    def _plan_of(self, rounds: Rounds, by_user: bool = False) -> ParallelPlan:
         plans = {name: party.plan for name, party in rounds.parties.items()}
+        if by_user:
+            for name, own in plans.items():
+                remarks = (*own.remarks, ONE_ROW_OF_EACH)
+                plans[name] = replace(own, unit=Unit.USER, remarks=remarks)
         if self.noise_seed is not None:
             plans = {name: replace(own, seeded=True) for name, own in plans.items()}
         return ParallelPlan.of(plans)
 
     @unweighted
-    def fit(self, X, y=None, *, clients=None) -> Self:
+    def fit(self, X, y=None, *, clients=None, users=None) -> Self:
         """Release components of the rows of all clients.
 
         Parameters
@@ -303,17 +322,19 @@ class FederatedEstimator(
         {X_of_clients}
         {y_ignored}
         {clients}
+        {users_of_rows}
+            Each user is with one client, whose number of users is public.
 
         {outcome_of_fit}
         FederationError
             If fewer than `min_clients` clients remain. Their budgets are spent.
         """
         with self._unchanged_on_error():
-            self._run_session(X, clients)
+            self._run_session(X, clients, users)
             self._warn_of_noise()
         return self
 
-    def _run_session(self, X, clients) -> None:
+    def _run_session(self, X, clients, users=None) -> None:
         """Check, plan and charge all clients, and run all rounds of the task."""
         self._check_parameters()
         unread = deferred_users(
@@ -322,8 +343,11 @@ class FederatedEstimator(
         # Which client has how many rows is public: it is read before the charge, and
         # nothing else is.
         groups = group_rows(unread.ids and unread.ids(), unread.shape[0])
+        owners: list[UserRows] = []
+        if users is not None:
+            groups, owners = _by_user(groups, users_of_rows(users, unread.shape[0]))
         rounds = self._open_rounds(groups, unread.shape[1])
-        task, plan = rounds.task, self._plan_of(rounds)
+        task, plan = rounds.task, self._plan_of(rounds, users is not None)
         plans = dict(plan.blocks)
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
         self._warn_beforehand(worst.n_rows, plans[worst.name].delta)
@@ -337,7 +361,9 @@ class FederatedEstimator(
             if self.noise_seed is not None:
                 source = check_random_state(self.noise_seed)
                 seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
-            rows = (table.features(group.rows) for group in groups)
+            rows = [table.features(group.rows) for group in groups]
+            for place, (own, seed) in enumerate(zip(owners, seeds, strict=False)):
+                rows[place] = rows[place][UserDraw(own, Coins(seed)).rows()]
             members = {
                 group.name: LocalClient._charged(
                     group.name,
@@ -349,7 +375,7 @@ class FederatedEstimator(
                 )
                 for group, own, seed in zip(groups, rows, seeds, strict=True)
             }
-            self.n_samples_ = len(table.X)
+            self.n_samples_ = sum(group.n_rows for group in groups)
             self.privacy_ = plan
             run_in_process(rounds, members, self.n_jobs, progress.step)
             self._set_outcome(task, rounds.outcome())

@@ -337,7 +337,7 @@ class DPPCA(TableComponents):
         return self.bounds is None
 
     @unweighted
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X, y=None, *, users=None) -> Self:
         """Release the leading components of X.
 
         Parameters
@@ -349,6 +349,7 @@ class DPPCA(TableComponents):
             :meth:`privacy_plan`. They do not support `bounds`, which would make them
             dense.
         {y_ignored}
+        {users_of_rows}
 
         {outcome_of_fit}
         """
@@ -356,6 +357,7 @@ class DPPCA(TableComponents):
             self._check_parameters()
             sparse = self._takes_sparse_rows()
             unread = deferred_rows(self, X, accept_sparse=sparse, in_blocks=True)
+            unread = self._by_user(unread, users)
             n_samples, n_features = unread.shape
             statistic = self._statistic(n_samples, n_features, unread.sparse)
             plan = self._planned(statistic, in_fit=True)
@@ -565,7 +567,7 @@ class SpikedPCA(VariancesMixin, TableComponents):
         return mechanism.of_model(bounds, n_samples, rank, covariance)
 
     @unweighted
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X, y=None, *, users=None) -> Self:
         """Release the leading components of X.
 
         Parameters
@@ -574,6 +576,7 @@ class SpikedPCA(VariancesMixin, TableComponents):
             {X_by_block}
             With private variances, blocks are read into memory.
         {y_ignored}
+        {users_of_rows}
 
         {outcome_of_fit}
         """
@@ -582,7 +585,7 @@ class SpikedPCA(VariancesMixin, TableComponents):
             # Halves of rows are cut from what is whole.
             how = {"accept_sparse": self._takes_sparse_rows()}
             how["in_blocks"] = not self._model().is_private
-            unread = deferred_rows(self, X, **how)
+            unread = self._by_user(deferred_rows(self, X, **how), users)
             n_samples, n_features = unread.shape
             statistic = self._statistic(n_samples, n_features)
             plan = self._planned(statistic, in_fit=True)

@@ -1,6 +1,6 @@
 """Private linear models: of one table, and one per user with shared directions."""
 
-from ._lrs import LRSRegressor, personalize
+from ._lrs import LRSRegressor
 from ._parameters import Alternation, PrivateRounds, UserIntercept
 from ._ridge import DPRidge, DPRidgeClassifier
 
@@ -11,5 +11,4 @@ __all__ = [
     "LRSRegressor",
     "PrivateRounds",
     "UserIntercept",
-    "personalize",
 ]

@@ -16,15 +16,23 @@ import numpy as np
 from scipy.special import softmax
 
 from .. import sensitivity
-from .._linalg.walks import RowWalk, reduce_rows, sum_of_outer_products
+from .._linalg.eigen import pack_lower, packed_diagonal, unpack_lower
+from .._linalg.walks import (
+    RowWalk,
+    reduce_rows,
+    rows_per_block,
+    sum_of_outer_products,
+)
 from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
 from .._tables.clipping import Box, clip_rows
 from .._tables.clusters import ClusterRows, cluster_table, is_on_cluster
 from .._tables.files import rows_beside
-from .._tables.table import DeferredRead, deferred_rows, deferred_targets
+from .._tables.table import DeferredRead, deferred_rows, deferred_targets, rows_at
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Neighbors
+from . import _kernels_ridge as kernels
+from ._ridge_basis import Basis, chosen_basis
 
 # Votes of a search through all floats, and of one through lengths.
 _VOTES, _LENGTH_VOTES = 24, 12
@@ -260,6 +268,10 @@ class JointRows:
     X: Any
     y: Any
 
+    def at(self, places: np.ndarray) -> JointRows:
+        """Return the rows at some places, in memory."""
+        return JointRows(rows_at(self.X, places), rows_at(self.y, places))
+
     def of(self, *names: str, step: int = 1) -> Any:
         """Return "X", "y" or both side by side, of every `step`-th row."""
         return rows_beside([getattr(self, name) for name in names], step)
@@ -377,30 +389,175 @@ class JointMoment(Statistic):
         row_map, kept = given
         kernel = partial(sum_of_outer_products, n_features=len(kept))
         exact = np.zeros((self.n_columns + self.intercept,) * 2)
-        sums = reduce_rows(rows, RowWalk(row_map), kernel)
+        sums = reduce_rows(
+            rows, RowWalk(row_map, rows_per_block(self.n_columns)), kernel
+        )
         exact[np.ix_(kept, kept)] = sums / self.n_samples
         return release(self.name, exact, overwrite=True)[np.ix_(kept, kept)]
 
 
-def bounded_joint_rows(
-    block, columns, limits, center, weights, radius, intercept
-) -> np.ndarray:
-    """Return some columns standardized, with a constant, in the unit ball.
+class StandardRows(NamedTuple):
+    """A map to standardized regressors, with a constant if `intercept`, and targets.
 
-    Values are clipped at `limits`, two arrays of the columns. Rows longer than
-    `radius`, including the constant, are scaled down as a whole, which preserves linear
+    `limits`, `center` and `scale` are of the chosen `columns`, of which the last ones
+    are the targets. With a `basis`, regressors are its columns of chosen features.
+    """
+
+    columns: np.ndarray
+    n_targets: int
+    limits: Any
+    center: np.ndarray
+    scale: np.ndarray
+    intercept: bool
+    basis: Basis | None = None
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """Positions of the regressors among all features, or columns of the basis."""
+        inputs = self.columns[: len(self.columns) - self.n_targets]
+        if self.basis is None:
+            return inputs
+        return np.flatnonzero(np.isin(self.basis.sources(), inputs).all(axis=1))
+
+    def __call__(self, block) -> tuple[np.ndarray, np.ndarray]:
+        block = np.asarray(block, dtype=np.float64)[:, self.columns]
+        stop = len(self.columns) - self.n_targets
+        with np.errstate(all="ignore"):
+            rows = np.clip(block, *self.limits)
+            rows = _standardize(rows, self.center, 1.0 / self.scale)
+            inputs, targets = rows[:, :stop], rows[:, stop:]
+            if self.basis is not None:
+                full = np.zeros((len(rows), len(self.basis.expanded)))
+                full[:, self.columns[:stop]] = inputs
+                inputs = self.basis.expand(full)[:, self.inputs]
+        return np.append(
+            inputs, np.ones((len(rows), int(self.intercept))), axis=1
+        ), targets
+
+
+def bounded_joint_rows(block, standard, radius, weight) -> np.ndarray:
+    """Return regressors, weighted targets and a constant, in the unit ball.
+
+    Rows longer than `radius` are scaled down as a whole, which preserves linear
     relations.
     """
-    block = np.asarray(block, dtype=np.float64)
-    out = np.empty((len(block), len(columns) + intercept))
+    rows, targets = standard(block)
+    stop = rows.shape[1] - standard.intercept
     with np.errstate(all="ignore"):
-        rows = out[:, : len(columns)]
-        np.clip(block[:, columns], *limits, out=rows)
-        rows -= center
-        rows *= weights / radius
-    if intercept:
-        out[:, -1] = 1.0 / radius
+        parts = rows[:, :stop], weight * targets, rows[:, stop:]
+        out = np.concatenate(parts, axis=1) / radius
     return clip_rows(out, 1.0, out=out)
+
+
+def weighted_rows(block, standard, radius) -> tuple[np.ndarray, np.ndarray]:
+    """Return regressors in the unit ball, in radii, and targets of the same weights."""
+    rows, targets = standard(block)
+    with np.errstate(all="ignore"):
+        rows = clip_rows(rows / radius, 1.0)
+        return rows, targets * (rows[:, -1:] * radius)
+
+
+def bounded_weighted_rows(block, standard, radius, weight, reach, length) -> np.ndarray:
+    """Return weighted rows, with targets cut at `reach`, in the unit ball."""
+    rows, targets = weighted_rows(block, standard, radius)
+    with np.errstate(all="ignore"):
+        parts = rows[:, :-1], weight * np.clip(targets, -reach, reach) / radius
+        out = np.concatenate([*parts, rows[:, -1:]], axis=1) * (radius / length)
+    return clip_rows(out, 1.0, out=out)
+
+
+# Rows of more than this share of the radius have a part in the test of linearity, in
+# which they are weighted as if this were the radius.
+_FAR_ROWS = 0.7
+
+# Deviations of residuals at which they are cut: the most between these by which the
+# noise of scores is at most this part of their sampling error.
+_RESIDUALS, _SCORE_NOISE = (4.0, 8.0), 0.5
+
+
+def residual_rows(block, standard, radius, coefficients, reach, far) -> tuple:
+    """Return rows in the unit ball, and residuals cut at `reach`, in units of it.
+
+    With `far`, rows are multiplied by the share that they lose of their squared weight
+    if the radius is smaller, in units of the largest one.
+    """
+    rows, targets = weighted_rows(block, standard, radius)
+    with np.errstate(all="ignore"):
+        found = targets - (rows * radius) @ coefficients
+        found = np.nan_to_num(np.clip(found / reach, -1.0, 1.0))
+        if far:
+            lengths = np.sqrt(np.vecdot(rows, rows))
+            lost = 1.0 - np.minimum(1.0, _FAR_ROWS / lengths) ** 2
+            rows *= np.minimum(lost / (1.0 - _FAR_ROWS**2), 1.0)[:, None]
+    return rows, found
+
+
+def sums_of_scores(blocks, order: int, n_targets: int) -> np.ndarray:
+    """Return sums of rows times residuals, and of their outer products, by target."""
+    total = np.zeros((n_targets, order, order + 1))
+    for rows, residuals in blocks:
+        for j in range(n_targets):
+            scores = rows * residuals[:, j : j + 1]
+            total[j, :, 0] += scores.sum(axis=0)
+            total[j, :, 1:] += scores.T @ scores
+    return total
+
+
+@dataclass(frozen=True)
+class ResidualMoments(Statistic):
+    """Means of scores and their second moments, which cost nothing besides.
+
+    `n_columns` are regressors, with the constant.
+    """
+
+    n_samples: int
+    n_columns: int
+    n_targets: int
+    name: str
+
+    def mechanisms(self, mu: float) -> tuple:
+        n, p, k = self.n_samples, self.n_columns, self.n_targets
+        moved = sensitivity.residual_moments_sensitivity(n, k)
+        # Packed entries are rounded once more.
+        error = 2.0 * mean_summation_error(1.5 * math.sqrt(k), n, p - 1 + k)
+        more = {"summation_error": error, "magnitude": 2.0}
+        return calibrate_alike(
+            [self.name],
+            moved,
+            mu,
+            (k, p + p * (p + 1) // 2),
+            lemma="residual-moments",
+            **more,
+        )
+
+    def run(self, release: Any, rows: Any, *given: Any) -> tuple:
+        """Release means (k, P), and moments (k, P, P), of mapped rows and columns.
+
+        The last value is the deviation of the noise of the means.
+        """
+        row_map, kept, targets = given
+        kernel = partial(sums_of_scores, order=len(kept), n_targets=len(targets))
+        sums = reduce_rows(rows, RowWalk(row_map), kernel) / self.n_samples
+        order, planned = self.n_columns, release.plan[self.name]
+        exact = np.zeros(planned.shape)
+        off = np.full(planned.shape[1] - order, math.sqrt(2.0 * _SCORE_WEIGHT))
+        off[packed_diagonal(order)] = math.sqrt(_SCORE_WEIGHT)
+        for j, found in zip(targets, sums, strict=True):
+            square = np.zeros((order, order))
+            square[np.ix_(kept, kept)] = found[:, 1:]
+            exact[j, kept] = found[:, 0]
+            exact[j, order:] = pack_lower(square) * off
+        found = release(self.name, exact)[targets]
+        squares = np.array(
+            [unpack_lower(each / off, order) for each in found[:, order:]]
+        )
+        at = np.ix_(np.arange(len(targets)), kept, kept)
+        squares = squares.reshape(-1, order, order)[at]
+        return found[:, kept], squares, getattr(planned, "noise_std", 0.0)
+
+
+# Weight of second moments in the release of scores: the largest one that is free.
+_SCORE_WEIGHT = 0.5
 
 
 # Noise of a mean of unit vectors, over their length, above which no coefficients are
@@ -440,7 +597,7 @@ class Fitted(NamedTuple):
 
     Columns are features, targets and, with an intercept, a constant. `spread` is the
     deviation of the off-diagonal noise, and `cross_spread` that of products with
-    targets.
+    targets. `weighted` are the estimates that intervals are made of, if any.
     """
 
     matrix: np.ndarray
@@ -448,7 +605,15 @@ class Fitted(NamedTuple):
     cross_spread: float
     units: Units
     limits: tuple[np.ndarray, np.ndarray]
+    weighted: Any = None
 
+
+# Shares of the moment's part of mu**2, where scores are released for intervals.
+_INTERVAL_SHARES = {"moment": 0.65, "scores": 0.27, "far": 0.08}
+
+# Lengths of features, in usual ones, and of targets, that weights and limits keep; and
+# the length of targets, in that of features. Scores correct what is lost by it.
+_KEPT_LENGTH, _KEPT_TARGET, _TARGET_PART = 1.5, 4.0, 0.6
 
 # Limits of counts, over those of DPStandardScaler, where a false alarm is one in fifty
 # fits: rows in a wrong unit would fill the moment, and targets are what a fit is for.
@@ -460,7 +625,11 @@ class RegressionMoments(Combination):
 
     `boxes` are public boxes of features and of targets, or None. `target_units` are
     public centers and scales of targets, which replace private ones. `square` is the
-    mean squared length of features that are standardized already, or None.
+    mean squared length of features that are standardized already, or None. With
+    `intervals`, rows are weighted by features alone, and scores are released besides;
+    `blocks` is the block of one-hot columns that each feature is in, -1 for none.
+    `basis` is the name of a basis of functions; in it, features whose limits are
+    infinite, or in no box of a step before, are numbers.
     """
 
     def __init__(
@@ -474,6 +643,9 @@ class RegressionMoments(Combination):
         intercept: bool = True,
         target_units: tuple[float, float] | None = None,
         square: float | None = None,
+        intervals: bool = False,
+        blocks: np.ndarray | None = None,
+        basis: str = "linear",
     ) -> None:
         self.n_samples, self._mu = n_samples, mu
         self.widths = {"X": n_features, "y": n_targets}
@@ -507,8 +679,30 @@ class RegressionMoments(Combination):
             parts["square"] = MeanSquare(n_samples, n_features + n_targets)
             shares["square"] = _SQUARE_SHARE
         shares["moment"] = 1.0 - sum(shares.values())
-        columns = n_features + n_targets
-        parts["moment"] = self.moment = JointMoment(n_samples, columns, intercept)
+        self.blocks = np.full(n_features, -1) if blocks is None else blocks
+        expanded, others = np.ones(n_features, dtype=bool), 0.0
+        if square is not None and boxes[0] is not None:
+            # A step before hands on infinite limits of its numbers, cut to equal ones.
+            expanded = (boxes[0].high > 1.0) & (boxes[0].low < -1.0)
+            others = square - float(expanded.sum())
+        reach = n_samples * mu * math.sqrt(shares["moment"])
+        self.basis_name, self.basis = chosen_basis(
+            basis, expanded, others, n_targets, reach
+        )
+        columns = n_features if self.basis is None else len(self.basis.kinds())
+        self.others, columns = others, columns + n_targets
+        self.moment = JointMoment(n_samples, columns, intercept)
+        self.scores: dict[str, ResidualMoments] = {}
+        regression: Statistic = self.moment
+        if intervals:
+            self.scores = {
+                name: ResidualMoments(n_samples, n_features + 1, n_targets, of)
+                for name, of in (("scores", "scores"), ("far", "far_scores"))
+            }
+            regression = Combination(
+                {"moment": self.moment, **self.scores}, _INTERVAL_SHARES
+            )
+        parts["moment"] = regression
         shape = n_samples, n_targets, self.boxes["y"]
         alone = TargetLocations(*shape, mu)
         # What is released alone where public numbers say that nothing else is found.
@@ -520,7 +714,7 @@ class RegressionMoments(Combination):
             # Where no target is seen, its location is worth more than any moment.
             instead = TargetLocations(*shape, math.sqrt(shares["moment"]) * mu)
             if instead.are_sure:
-                parts["moment"] = Choice("regression", self.moment, instead)
+                parts["moment"] = Choice("regression", regression, instead)
         super().__init__(parts, shares)
 
     # -- what is public ------------------------------------------------------------
@@ -605,31 +799,102 @@ class RegressionMoments(Combination):
             squares = self._mean_squares(release, rows, units, squares)
         noise = getattr(release.plan[self.moment.name], "noise_std", 0.0)
         noise /= math.sqrt(2.0)  # off the diagonal
-        radius, weight = self._radius(noise, squares)
-        limits = self._limits(units, noise)
-        divisor = np.ones(len(columns) + self.intercept)
-        divisor[n_features : len(columns)] = weight
-        row_map = partial(
-            bounded_joint_rows,
-            columns=columns,
-            limits=[side[columns] for side in limits],
-            center=units.center[columns],
-            weights=divisor[: len(columns)] / units.scale[columns],
-            radius=radius,
-            intercept=self.intercept,
+        limits, n_targets = self._limits(units, noise), len(columns) - n_features
+        standard = StandardRows(
+            columns,
+            n_targets,
+            [side[columns] for side in limits],
+            units.center[columns],
+            units.scale[columns],
+            self.intercept,
+            self.basis,
         )
-        kept = np.append(columns, [width] * self.intercept).astype(int)
-        released = self.moment.run(release, rows.of("X", "y"), row_map, kept)
+        length, weight = self._radius(noise, squares)
+        row_map = partial(bounded_joint_rows, radius=length, weight=weight)
+        if self.scores:
+            radius, reach, weight = self._weights(noise, squares, n_targets)
+            length = math.hypot(radius, weight * reach * math.sqrt(n_targets))
+            more = {"reach": reach, "length": length}
+            row_map = partial(
+                bounded_weighted_rows, radius=radius, weight=weight, **more
+            )
+        row_map, inputs = partial(row_map, standard=standard), standard.inputs
+        # Targets and the constant come last.
+        last = self.moment.n_columns - self.widths["y"] - self.widths["X"]
+        kept = np.concatenate([inputs, columns[n_features:] + last])
+        kept = np.append(kept, [self.moment.n_columns] * self.intercept).astype(int)
+        exact_rows = rows.of("X", "y")
+        released = self.moment.run(release, exact_rows, row_map, kept)
         # In units of the targets themselves.
-        matrix = released * radius**2 / np.outer(divisor, divisor)
-        spread = noise * radius**2
-        return Fitted(matrix, spread, spread / weight, units, limits)
+        divisor = np.ones(len(kept))
+        divisor[len(inputs) : len(inputs) + n_targets] = weight
+        matrix, spread = released * length**2, noise * length**2
+        matrix /= np.outer(divisor, divisor)
+        found = Fitted(matrix, spread, spread / weight, units, limits)
+        if not self.scores:
+            return found
+        weighted = self._estimates(release, exact_rows, found, standard, radius)
+        return found._replace(weighted=weighted)
+
+    def _weights(self, noise: float, squares: tuple, n_targets: int) -> tuple:
+        """Return the radius of weighted rows, and limit and weight of their targets."""
+        grown = _ENDLESS if noise == 0.0 else 1.0
+        # Rows of one-hot columns are all equally long.
+        fixed = len(np.unique(self.blocks[self.blocks >= 0]))
+        numbers = max(squares[0] - fixed, 0.0)
+        # One or two normal columns alone keep less of their mean square than three.
+        numbers = numbers if fixed else max(numbers, 3.0 * min(numbers, 1.0))
+        loose = _KEPT_LENGTH**2 * (numbers + 1.0)
+        radius, several = grown * math.sqrt(loose + fixed), max(n_targets, 1)
+        reach = grown * _KEPT_TARGET * math.sqrt(max(squares[1], 1e-300) / several)
+        return radius, reach, min(_TARGET_PART * radius / reach / several**0.5, 1.0)
+
+    def _estimates(self, release, rows, found: Fitted, standard, radius) -> Any:
+        """Release scores, and those of far rows; return what intervals are made of."""
+        inputs, targets = standard.inputs, standard.columns - self.widths["X"]
+        moment = kernels.moment_of(
+            *(found.matrix, len(inputs), True, found.spread, found.cross_spread),
+            self.n_samples,
+        )
+        blocks = np.append(self.blocks[inputs], -1)
+        inverse = kernels.inverse_within(moment, blocks)
+        first, deviations = kernels.first_estimates(moment, inverse)
+        noise = getattr(release.plan[self.scores["scores"].name], "noise_std", 0.0)
+        noise = max(noise * radius * math.sqrt(self.n_samples), 1e-300)
+        cut = np.clip(_SCORE_NOISE / noise, *_RESIDUALS)
+        estimate, scores, reach = first, [], cut * deviations
+        if found.spread == 0.0:
+            reach = _ENDLESS * reach
+        for name, part in self.scores.items():
+            row_map = partial(
+                residual_rows,
+                standard=standard,
+                radius=radius,
+                coefficients=estimate,
+                reach=reach,
+                far=name == "far",
+            )
+            kept = np.append(inputs, self.widths["X"])
+            places, units = targets[len(inputs) :], (reach * radius)[:, None]
+            means, squares, noise = part.run(release, rows, row_map, kept, places)
+            parts = means * units, squares * units[:, :, None] ** 2, noise * units[:, 0]
+            scores.append(kernels.Scores(*parts))
+            estimate = first + inverse.matrix @ scores[0].means.T
+        # Others have no mean square of 1 before they are weighted.
+        ones = (blocks < 0) & ("X" in self.parts() or self.square is not None)
+        kept = np.where(ones, *(np.diag(moment.regressors), moment.regressors[-1, -1]))
+        return kernels.weighted_estimates(
+            moment, inverse, estimate, scores, kept, radius
+        )
 
     def _location_alone(self, location, release, rows, units: Units) -> Fitted:
         """Release locations of targets in place of the remaining releases."""
         center = units.center.copy()
         center[self.widths["X"] :] = location.run(release, rows.of("y"))
-        matrix = np.zeros((int(units.seen.sum()) + 1,) * 2)
+        seen = units.seen[: self.widths["X"]]
+        if self.basis is not None:
+            seen = seen[self.basis.sources()].all(axis=1)
+        matrix = np.zeros((int(seen.sum()) + 1,) * 2)
         units = units._replace(center=center)
         return Fitted(matrix, 0.0, 0.0, units, self._limits(units, 0.0))
 
@@ -685,7 +950,9 @@ class RegressionMoments(Combination):
 
     def _radius(self, noise: float, squares: tuple) -> tuple[float, float]:
         """Return the clipping radius of rows, and the weight of targets."""
-        width = sum(self.widths.values())
+        width = self.moment.n_columns
+        if self.basis is not None:
+            squares = self.basis.square(self.others), squares[1]
         usual, weight = sum(squares) + self.intercept, 1.0
         if noise * usual * math.sqrt(width) >= _USUAL_NOISE and squares[1]:
             weight = max(squares[0] / squares[1], 1.0) ** 0.25

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import chdtrc
 
 from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
 
@@ -57,10 +57,8 @@ _EXACT_FLOORS = np.logspace(-12.0, 0.0, 25)
 # on six tables and made data.
 _CAUTION = 0.35
 
-# Deviations of coefficients under the priors that are averaged, in standardized units;
-# and steps by which the length of the coefficients is found.
-_PRIORS = np.logspace(-3.0, 1.5, 10)
-_LENGTH_STEPS = 8
+# Steps by which prior variances, and the length of coefficients, are found.
+_STEPS = 25
 
 # Factor on the estimated share of the noise that is left in the corrected moment, which
 # is too small for few or noisy eigenvalues; and its least value.
@@ -111,7 +109,7 @@ def _divided_differences(values, function, slopes) -> np.ndarray:
 
 
 def chosen(
-    moment: Moment, intercept: bool, alike: bool = False
+    moment: Moment, intercept: bool, kinds: np.ndarray, alike: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (P, k), and the best floors of eigenvalues (k,).
 
@@ -120,17 +118,20 @@ def chosen(
     Stein's unbiased risk estimate. The second is a posterior mean. If no floor is
     better than a constant, coefficients are 0 and the floor is infinite. With `alike`,
     targets are scores of classes, of which only the order matters: floor, factor and
-    prior are common, and the best floor is used alone if none is better than zeros.
+    priors are common, and the best floor is used alone if none is better than zeros.
+    `kinds` of regressors have a prior variance each.
     """
     found, constant = _constants(moment, intercept)
-    pooled = _summed if alike else np.asarray
+    pooled = (lambda v: np.broadcast_to(v.sum(), v.shape)) if alike else np.asarray
     constant = pooled(constant)
     best = np.full(len(constant), np.inf) if alike else constant.copy()
     at = np.full(len(best), np.inf)
     if not len(found):
         return found, at
-    if intercept and not alike and _is_filled(moment):
-        return np.zeros_like(found), at
+    if intercept and not alike:  # scales may be far too small
+        surely = moment.regressors[-1, -1] + 2.0 * math.sqrt(2.0) * moment.spread
+        if surely < _LEAST_CONSTANT:
+            return np.zeros_like(found), at
     values, vectors = np.linalg.eigh(moment.regressors)
     spread, order = moment.spread, len(values)
     kept = shrink_eigenvalues(values, spread)
@@ -151,40 +152,45 @@ def chosen(
         found[:, better] = (factor * solution)[:, better]
     if spread > 0.0:
         some = best < constant
-        other = _posterior_means(moment, values, kept, turned, pooled)
-        found[:, some] = 0.5 * (found + other)[:, some]
+        other = _posterior_means(moment, values, vectors, kept, kinds, alike)
+        found[:, some] = 0.5 * (found + vectors.T @ other)[:, some]
     return vectors @ found, at
 
 
-def _summed(values: np.ndarray) -> np.ndarray:
-    """Return the sum over targets, repeated for each of them."""
-    return np.broadcast_to(values.sum(), values.shape)
+def _posterior_means(moment: Moment, values, vectors, kept, kinds, alike) -> np.ndarray:
+    """Return posterior means of coefficients (P, k), for normal priors.
 
-
-def _posterior_means(moment: Moment, values, kept, turned, pooled) -> np.ndarray:
-    """Return posterior means of coefficients (P, k), averaged over normal priors.
-
-    All are in the basis of the eigenvectors. Given beta and the corrected moment A with
-    eigenvalues `kept`, released products with targets are A beta plus their noise, the
-    remaining noise of A times beta, and sampling errors. Priors are weighted by
-    likelihood; zero coefficients have half of the prior weight.
+    Given beta and the corrected moment A with eigenvalues `kept`, released products
+    with targets are A beta plus their noise, the remaining noise of A times beta, and
+    sampling errors. Each kind of regressors has a prior variance, which maximizes the
+    likelihood; with `alike` it is common to all targets.
     """
-    kept = np.maximum(kept, 0.0)[:, None]
-    left = moment.spread**2 * _noise_left(values, kept[:, 0], moment.spread)
-    sampling = np.maximum(moment.squares, 0.0) / moment.n_samples * kept
-    likelihoods, means = [], []
-    for prior in (0.0, *_PRIORS):
-        mean = np.zeros_like(turned)
-        for _ in range(_LENGTH_STEPS):
-            noise = moment.cross_spread**2 + left * np.sum(mean**2, axis=0) + sampling
-            total = (prior * kept) ** 2 + noise
-            mean = prior**2 * kept / total * turned
-        fit = -0.5 * np.sum(turned**2 / total + np.log(total), axis=0)
-        likelihoods.append(pooled(fit))
-        means.append(mean)
-    likelihoods[0] = likelihoods[0] + math.log(len(_PRIORS))
-    weights = softmax(likelihoods, axis=0)
-    return np.sum(weights[:, None] * np.array(means), axis=0)
+    kept = np.maximum(kept, 0.0)
+    left = moment.spread**2 * _noise_left(values, kept, moment.spread)
+    names, kinds = np.unique(kinds, return_inverse=True)
+    counts = np.bincount(kinds)
+    turned, n_targets = vectors.T @ moment.cross, moment.cross.shape[1]
+    found = np.zeros_like(moment.cross)
+    groups = [slice(None)] if alike else [slice(j, j + 1) for j in range(n_targets)]
+    for group in groups:
+        square = np.maximum(moment.squares[group], 0.0).mean()
+        sampling = square / moment.n_samples * kept
+        variances = np.full(len(names), max(square, 1e-300) / max(len(kept), 1))
+        mean = found[:, group]
+        for _ in range(_STEPS):
+            length = np.sum(mean**2, axis=0).mean()
+            noise = moment.cross_spread**2 + left * length + sampling
+            noise = np.maximum(noise, 1e-300)
+            roots = np.sqrt(variances)[kinds]
+            # The posterior in units of the prior's deviations.
+            scaled = roots[:, None] * vectors * (kept / np.sqrt(noise))
+            inside = np.linalg.inv(np.eye(len(kept)) + scaled @ scaled.T)
+            product = vectors @ ((kept / noise)[:, None] * turned[:, group])
+            mean = roots[:, None] * (inside @ (roots[:, None] * product))
+            second = np.mean(mean**2, axis=1) + variances[kinds] * np.diag(inside)
+            variances = np.bincount(kinds, second) / counts
+        found[:, group] = mean
+    return found
 
 
 def _noise_left(values, kept, spread: float) -> float:
@@ -202,12 +208,6 @@ def _noise_left(values, kept, spread: float) -> float:
     noise = order * (order + 1) * spread**2
     error = np.sum((values - kept) ** 2) + 4.0 * spread**2 * divergence - noise
     return float(np.clip(_LEFT_FACTOR * error / noise, _LEAST_LEFT, 1.0))
-
-
-def _is_filled(moment: Moment) -> bool:
-    """Return whether the moment of the constant shows that scales are far too small."""
-    surely = float(moment.regressors[-1, -1]) + 2.0 * math.sqrt(2.0) * moment.spread
-    return surely < _LEAST_CONSTANT
 
 
 def _constants(moment: Moment, intercept: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -256,28 +256,102 @@ def _terms(moment, values, inverse, differences, turned, solution):
     return explained, fitted
 
 
-def moment_least_squares(moment: Moment) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return unpenalized coefficients and their covariances (k, P, P), or None.
+class Inverse(NamedTuple):
+    """Inverse of the moment of regressors, apart from directions hidden by the noise.
 
-    Covariances include noise and sampling, to first order, for homoscedastic errors.
-    None means that the least eigenvalue may be noise.
+    `hidden`, (P, h), are orthonormal. Effects of one-hot columns have the mean 0.
     """
-    if not len(moment.regressors):
-        return None
-    values, vectors = np.linalg.eigh(moment.regressors)
-    order, spread = len(values), moment.spread
-    least = max(edge_of_noise(spread, order), _LEAST * float(values[-1]))
-    if not values[0] > least:
-        return None
-    inverse = (vectors / values) @ vectors.T
-    found = inverse @ moment.cross
-    spreads = np.empty((found.shape[1], order, order))
-    for j in range(found.shape[1]):
-        beta = found[:, j]
-        explained = 2.0 * beta @ moment.cross[:, j] - beta @ moment.regressors @ beta
-        rest = max(float(moment.squares[j] - explained), 0.0)
-        noise = (moment.cross_spread**2 + spread**2 * beta @ beta) * np.eye(order)
-        noise += spread**2 * np.outer(beta, beta)
-        sampling = (rest / moment.n_samples) * inverse
-        spreads[j] = inverse @ noise @ inverse + sampling
-    return found, spreads
+
+    matrix: np.ndarray
+    hidden: np.ndarray
+
+
+class Scores(NamedTuple):
+    """Released means (k, P) of scores, moments (k, P, P), and noise of means (k,)."""
+
+    means: np.ndarray
+    squares: np.ndarray
+    noise: np.ndarray
+
+
+class Weighted(NamedTuple):
+    """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).
+
+    `hidden`, (P, h), are directions that are not estimated; `kept`, (P,), are shares of
+    mean squares that rows keep when they are weighted, up to the length `radius`.
+    """
+
+    estimates: np.ndarray
+    covariances: np.ndarray
+    p_values: np.ndarray
+    hidden: np.ndarray
+    kept: np.ndarray
+    radius: float
+
+
+def inverse_within(moment: Moment, blocks: np.ndarray) -> Inverse:
+    """Invert the moment of regressors with a constant, where it exceeds its noise.
+
+    Within each block of one-hot columns, effects weighted by released shares of the
+    columns add up to 0; -1 is no block.
+    """
+    names = np.unique(blocks[blocks >= 0])
+    shares = np.maximum(moment.regressors[-1], 1e-9)
+    sums = np.where(names[:, None] == blocks, shares, 0.0)
+    free = np.linalg.qr(sums.T, mode="complete")[0][:, len(names) :]
+    values, vectors = np.linalg.eigh(free.T @ moment.regressors @ free)
+    edge = edge_of_noise(moment.spread, len(values))
+    least = max(edge, _LEAST * float(values[-1]))
+    seen, vectors = values > least, free @ vectors
+    matrix = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
+    return Inverse(matrix, vectors[:, ~seen])
+
+
+def first_estimates(moment: Moment, inverse: Inverse) -> tuple[np.ndarray, np.ndarray]:
+    """Return least-squares coefficients (P, k), and deviations of residuals (k,).
+
+    These are at least those of the noise.
+    """
+    found = inverse.matrix @ moment.cross
+    explained = np.sum((2.0 * moment.cross - moment.regressors @ found) * found, axis=0)
+    noise = math.sqrt(2.0) * moment.cross_spread**2 / max(moment.spread, 1e-300)
+    rest = np.maximum(moment.squares - explained, max(noise, 1e-300))
+    return found, np.sqrt(rest / max(float(moment.regressors[-1, -1]), _LEAST_CONSTANT))
+
+
+def weighted_estimates(
+    moment: Moment, inverse, estimates, scores, kept, radius
+) -> Weighted:
+    """Return estimates (P, k) with covariances, and p-values of linearity.
+
+    Covariances include the noise of scores and their sampling. Under linearity, scores
+    of far rows have the mean 0, but for the errors of the estimates.
+    """
+    own, far = scores
+    covariances, p_values = [], []
+    values, vectors = np.linalg.eigh(inverse.matrix)
+    seen = vectors[:, values > 1e-9 * max(float(values[-1]), 1e-300)]
+    for j in range(estimates.shape[1]):
+        square, far_square = (_positive(part.squares[j]) for part in scores)
+        # The step is computed with the noise of the moment.
+        step = inverse.matrix @ own.means[j]
+        white = own.noise[j] ** 2 + moment.spread**2 * (step @ step)
+        noise = white * np.eye(len(square)) + moment.spread**2 * np.outer(step, step)
+        middle = noise + square / moment.n_samples
+        covariances.append(inverse.matrix @ middle @ inverse.matrix)
+        share = np.trace(far_square) / max(np.trace(square), 1e-300)
+        # The sampling of far rows is larger with true coefficients than with these.
+        law = far.noise[j] ** 2 * np.eye(len(square)) + far_square / moment.n_samples
+        law, mean = seen.T @ (law + share * noise) @ seen, seen.T @ far.means[j]
+        distance = float(mean @ np.linalg.pinv(law) @ mean)
+        p_values.append(float(chdtrc(seen.shape[1], distance)))
+    found = np.array(covariances).reshape(-1, *moment.regressors.shape)
+    return Weighted(
+        estimates.T, found, np.array(p_values), inverse.hidden, kept, radius
+    )
+
+
+def _positive(matrix: np.ndarray) -> np.ndarray:
+    """Return the positive part of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T

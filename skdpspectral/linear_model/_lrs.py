@@ -10,8 +10,6 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
@@ -511,8 +509,8 @@ class LRSRegressor(
         self, X, y, users
     ) -> tuple[DeferredRead, DeferredRead, int | None, int]:
         """Check the form of rows and targets; return the position of offsets, and d."""
-        how = self.user_feature
-        table = deferred_users(self, X, users, how, reset=True, on_cluster=True)
+        given = self._ids_of_fit(users), self.user_feature
+        table = deferred_users(self, X, *given, reset=True, on_cluster=True)
         targets = deferred_targets(self, y, table.shape[0], beside=table.distant)
         if table.distant is not None and not self._is_private():
             raise ValueError(
@@ -536,60 +534,6 @@ class LRSRegressor(
         table, offsets = _parameters.split_offsets(table, offset)
         index, y = self._index(table), subtract_offsets(targets, offsets)
         return rows_by_user(table, y, index, scale=scale, **self._centered()), index
-
-
-def personalize(model, X, y, **users):
-    """Fit user models through a pipeline, with its steps unchanged.
-
-    Parameters
-    ----------
-    model : estimator or Pipeline
-        Fitted model that has a ``personalize`` method, or a pipeline whose last step
-        has one. The other steps only transform rows and are not changed.
-    X : array-like or dataframe of shape (n_rows, n_columns)
-        Rows of one or more users, with the same columns as in the pipeline's fit.
-    y : array-like of shape (n_rows,)
-        Targets of these rows.
-    **users : object
-        Other arguments of the method: `user` or `users`.
-
-    Returns
-    -------
-    model : estimator or Pipeline
-        The same model, which can now predict for these users. No budget is spent.
-
-    Raises
-    ------
-    TypeError
-        If the model or its last step cannot be personalized.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from skdpspectral import DPItemEmbedding, LRSRegressor
-    >>> from skdpspectral.datasets import make_ratings
-    >>> from skdpspectral.linear_model import UserIntercept, personalize
-    >>> data = make_ratings(500, 20, n_ratings_per_user=10, random_state=0)
-    >>> intercept = UserIntercept(offset_feature=1)
-    >>> model = make_pipeline(
-    ...     DPItemEmbedding(items=data.item_ids, rating_range=(1, 5)),
-    ...     LRSRegressor(0, None, user_feature=0, fit_intercept=intercept),
-    ... ).fit(data.data, data.target)
-    >>> new = [[1000, 3], [1000, 5], [2000, 7]]
-    >>> personalize(model, new, [5, 1, 4]).predict([[1000, 7]]).shape
-    (1,)
-    """
-    last = model
-    if isinstance(model, Pipeline):
-        check_is_fitted(model)
-        last = model.steps[-1][1]
-        X = model[:-1].transform(X) if len(model.steps) > 1 else X
-    if not hasattr(last, "personalize"):
-        raise TypeError(
-            f"model cannot be personalized: {type(last).__name__} has no method for it"
-        )
-    last.personalize(X, y, **users)
-    return model
 
 
 def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -26,10 +26,25 @@ from ..accounting._errors import warn
 from ..mechanisms import check_count
 from . import _kernels_ridge as _kernels
 from ._joint_moment import RegressionMoments, deferred_joint_rows
+from ._ridge_basis import CONSTANT, LEVEL, SLOPE, Basis
 
 # Deviations at which values that a step before has standardized are cut: with 30, R2
 # behind a vectorizer falls from .78 to .73 and from .57 to .44 on two of nine tables.
 _FAR = 5.0
+
+# Squared length that a coefficient may have in directions which noise hides.
+_MOST_HIDDEN = 0.02
+
+# Share of a feature's mean square that weighted rows must keep, how many deviations of
+# the moment's noise it may fall short, as scales have noise as well; and p-value of
+# linearity, for coefficients of the population.
+_LEAST_KEPT, _KEPT_NOISE, _LEAST_P_VALUE = 0.95, 8.0, 0.05
+
+# Attributes of fits with intervals.
+_OF_INTERVALS = (
+    *("coef_std_", "weighted_coef_", "coef_cov_", "linearity_pvalue_", "kept_"),
+    *("hidden_directions_", "row_radius_"),
+)
 
 
 class MomentModel(TableEstimator):
@@ -41,11 +56,14 @@ class MomentModel(TableEstimator):
         **TableEstimator._privacy_constraints,
         "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
+        "basis": [StrOptions({"linear", "additive", "pairs", "auto"})],
         "bounds": [tuple, list, np.ndarray, None],
     }
 
     # Whether all targets are shrunk by the same amount.
     _shrinks_alike: ClassVar[bool] = False
+    intervals: Any = False
+    basis: Any = "linear"
 
     def _plan_of_shape(self, n_samples, n_features, n_targets):
         """Return the plan of a fit of that shape."""
@@ -58,13 +76,21 @@ class MomentModel(TableEstimator):
         """Return the statistic of a fit of that shape, from public numbers."""
         refuse_too_few(n_samples)
         self._alphas(self.alpha, n_targets)
-        box = square = None
+        if not self.fit_intercept and (self.intervals or self.basis != "linear"):
+            raise ValueError(
+                f"intervals={self.intervals} and basis={self.basis!r} require "
+                "fit_intercept=True"
+            )
+        if self.intervals and self.basis != "linear":
+            raise ValueError('intervals=True requires basis="linear"')
+        box = square = blocks = None
         units = self._input_units()
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)
         elif units is not None and self._is_private():
             low, high = np.clip(units.limits, -_FAR, _FAR)
             box, square = Box(low, high, n_features, per_feature=True), units.square
+            blocks = units.blocks
         target_box, target_units = self._given_of_targets(n_targets)
         return RegressionMoments(
             *(n_samples, n_features, n_targets, gaussian_mu(*self._budget_of_fit())),
@@ -72,6 +98,9 @@ class MomentModel(TableEstimator):
             intercept=bool(self.fit_intercept),
             target_units=target_units,
             square=square,
+            intervals=self.intervals,
+            blocks=blocks,
+            basis=self.basis,
         )
 
     def _given_of_targets(self, n_targets: int) -> tuple:
@@ -90,16 +119,21 @@ class MomentModel(TableEstimator):
             )
         return np.broadcast_to(alphas, n_targets)
 
-    def _fit(self, X, y, targets_of=None):
+    def _fit(self, X, y, users, targets_of=None):
         """Release the moment and solve; ``targets_of(y, n_rows)`` reads labels."""
         with self._unchanged_on_error():
             self._check_parameters()
             unread = deferred_joint_rows(self, X, y, targets_of)
+            unread = self._by_user(unread, users)
             n_samples, n_targets = (*unread.shape, 1)[:2]
             statistic = self._statistic(n_samples, self.n_features_in_, n_targets)
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=n_samples)
+            self.blocks_, self.basis_ = statistic.blocks, statistic.basis_name
+            basis = statistic.basis or Basis(np.zeros(self.n_features_in_, bool), 0, 0)
+            self.expanded_features_ = basis.expanded
+            self.basis_orders_ = np.array(basis[1:])
             self._set_released(statistic.run(release, rows))
             self.n_samples_, self.privacy_ = n_samples, plan
             self._set_coefficients()
@@ -127,17 +161,35 @@ class MomentModel(TableEstimator):
         """Return the released moment, of the regressors and the targets in use."""
         return _kernels.moment_of(
             self.moment_,
-            int(np.sum(~self.unseen_features_)),
+            int(np.sum(self._seen_columns())),
             self._has_constant(),
             self.moment_noise_std_,
             self.cross_noise_std_,
             self.n_samples_,
         )
 
+    def _basis(self) -> Basis | None:
+        """Return the basis of the fit; None for linear functions."""
+        if self.basis_ == "linear":
+            return None
+        return Basis(self.expanded_features_, *map(int, self.basis_orders_))
+
+    def _seen_columns(self) -> np.ndarray:
+        """Return a mask of the columns, of features or of the basis, that are seen."""
+        seen, basis = ~self.unseen_features_, self._basis()
+        return seen if basis is None else seen[basis.sources()].all(axis=1)
+
+    def _kinds(self) -> np.ndarray:
+        """Return the kinds of regressors, which have a prior variance each."""
+        basis = self._basis()
+        kinds = np.where(self.blocks_ >= 0, LEVEL, SLOPE)
+        kinds = (kinds if basis is None else basis.kinds())[self._seen_columns()]
+        return np.append(kinds, [CONSTANT] * self._has_constant())
+
     def _has_constant(self) -> bool:
         """Whether the fit had an intercept, whatever the parameter is now."""
-        columns = np.sum(~self.unseen_features_) + np.sum(~self.unseen_targets_)
-        return len(self.moment_) > columns
+        columns = np.sum(self._seen_columns()) + np.sum(~self.unseen_targets_)
+        return bool(len(self.moment_) > columns)
 
     def _set_coefficients(self) -> None:
         """Compute the coefficients, with one row or entry per target."""
@@ -146,7 +198,8 @@ class MomentModel(TableEstimator):
         seen = ~self.unseen_targets_
         with blas_threads(len(moment.regressors)):
             if alphas is None:
-                found, floors = _kernels.chosen(moment, constant, self._shrinks_alike)
+                alike = self._shrinks_alike
+                found, floors = _kernels.chosen(moment, constant, self._kinds(), alike)
                 alphas = np.full(len(seen), np.inf)
                 alphas[seen] = self.n_samples_ * floors
             else:
@@ -156,13 +209,15 @@ class MomentModel(TableEstimator):
 
     def _in_units(self, found) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of seen targets, in units of the data."""
-        kept, seen = ~self.unseen_features_, ~self.unseen_targets_
+        kept, seen = self._seen_columns(), ~self.unseen_targets_
         width, scale = int(kept.sum()), self.target_scale_[seen]
+        linear = self._basis() is None
+        units, center = (self.scale_, self.mean_) if linear else np.ones((2, len(kept)))
         coef = np.zeros((len(seen), len(kept)))
-        coef[np.ix_(seen, kept)] = found[:width].T * scale[:, None] / self.scale_[kept]
+        coef[np.ix_(seen, kept)] = found[:width].T * scale[:, None] / units[kept]
         if not self._has_constant():
             return coef, np.zeros(len(seen))
-        intercept = self.target_mean_ - coef @ self.mean_
+        intercept = self.target_mean_ - coef @ (center * linear)
         intercept[seen] += found[-1] * scale
         return coef, intercept
 
@@ -171,12 +226,49 @@ class MomentModel(TableEstimator):
         check_is_fitted(self)
         X = check_rows(self, X, reset=False, in_blocks=True)
         coef, intercept = np.transpose(self.coef_), self.intercept_
+        basis = self._basis()
 
         def predicted(rows):
-            return np.clip(rows, *self.limits_, dtype=np.float64) @ coef + intercept
+            rows = np.clip(rows, *self.limits_, dtype=np.float64)
+            if basis is not None:
+                rows = basis.expand((rows - self.mean_) / self.scale_)
+            return rows @ coef + intercept
 
         with np.errstate(all="ignore"):
             return map_rows(predicted, X)
+
+    def effects(self, X) -> np.ndarray:
+        """Return what each feature adds to the predictions, without products of pairs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features) or (n_samples, n_outputs, n_features)
+            Differences from the prediction with the feature at its released mean.
+        """
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False, in_blocks=True)
+        with np.errstate(all="ignore"):
+            found = map_rows(self._effects_of, X)
+        return found[:, 0] if found.shape[1] == 1 else found
+
+    def _effects_of(self, rows) -> np.ndarray:
+        """Return effects of features (n, k, p) for rows that are not checked."""
+        coefs, basis = np.atleast_2d(self.coef_), self._basis()
+        rows = np.clip(rows, *self.limits_, dtype=np.float64) - self.mean_
+        if basis is None:
+            return rows[:, None] * coefs
+        rows = basis.expand(rows / self.scale_) - basis.expand(0.0 * rows[:1])
+        found = np.zeros((len(rows), len(coefs), self.n_features_in_))
+        of = basis.sources()
+        for j in range(self.n_features_in_):
+            own = (of == j).all(axis=1)
+            found[:, :, j] = rows[:, own] @ coefs[:, own].T
+        return found
 
 
 @documented
@@ -184,10 +276,10 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     r"""Ridge regression with differential privacy, from a single release.
 
     The joint second moment of standardized features, targets and a constant is released
-    once. Coefficients for every penalty, the choice of a penalty and confidence
-    intervals are computed from this release at no further cost. You need to know
-    neither bounds nor magnitudes of the data. Read more in the
-    :ref:`user guide <ridge>`.
+    once. Coefficients for every penalty and the choice of a penalty are computed from
+    this release at no further cost. With `intervals`, a second small release gives
+    confidence intervals. You need to know neither bounds nor magnitudes of the data.
+    Read more in the :ref:`user guide <ridge>`.
 
     Parameters
     ----------
@@ -203,10 +295,14 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         Whether to fit an intercept. If False, features and targets are not centered.
     {epsilon}
     {delta}
+    {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
     target_bounds : tuple (low, high) or None, default=None
         Public bounds of the targets, numbers or arrays of shape (n_targets,).
+    intervals : bool, default=False
+        Whether to release what :meth:`conf_int` needs. This takes 35 % of the moment's
+        part of the budget, and rows are weighted by their features.
     {accountant}
     {noise_seed}
 
@@ -218,7 +314,23 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         Intercepts, 0 with ``fit_intercept=False``.
     coef_std_ : ndarray of the shape of `coef_`
         Standard errors of the unpenalized coefficients, including noise and sampling
-        error. NaN where :meth:`conf_int` gives no interval.
+        error; NaN where the noise hides them. Only with ``intervals=True``, like the
+        following attributes.
+    weighted_coef_ : ndarray of shape (n_targets, n_features + 1)
+        Unpenalized coefficients, with the intercept last, 0 for unseen features.
+    coef_cov_ : ndarray of shape (n_targets, n_features + 1, n_features + 1)
+        Covariances of the errors of `weighted_coef_`. The standard error of a fitted
+        mean at x is the root of the quadratic form of (x, 1).
+    kept_ : ndarray of shape (n_features,)
+        Shares of the mean squares of standardized features that rows keep when they are
+        weighted.
+    linearity_pvalue_ : float or ndarray of shape (n_targets,)
+        P-values of a test that the mean of the target is linear in the features. The
+        test has little power with few rows.
+    hidden_directions_ : ndarray of shape (n_features, n_hidden)
+        Combinations of standardized features whose variance may be noise.
+    row_radius_ : float
+        Length of standardized features with a constant beyond which rows are weighted.
     alpha_ : float or ndarray of shape (n_targets,)
         Penalty. With ``alpha="auto"``, the floor of the eigenvalues of the summed
         products of the standardized features; infinite if the coefficients are 0.
@@ -254,9 +366,13 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     :class:`~skdpspectral.DPTableVectorizer` in a private pipeline. Each joint row of
     standardized features, targets and a constant is clipped to norm c. The
     second moment of these rows has Frobenius sensitivity :math:`\sqrt2 c^2 / n`
-    (:ref:`lemma-joint-rows`). If no target exceeds the noise, the locations of the
-    targets are released instead of that moment: means within `target_bounds` or,
-    without these, medians and means of nearby values.
+    (:ref:`lemma-joint-rows`). With `intervals`, this moment is of rows that are
+    weighted by their features (:ref:`lemma-weighted-rows`); it takes 65 % of its part
+    of the budget. Moments of the residuals follow, clipped at four to eight of their
+    released deviations, more where noise is low (:ref:`lemma-residual-moments`): 27 %
+    for those of all rows, 8 % for those of rows far from the center, which test
+    linearity. If no target exceeds the noise, the locations of the targets are released
+    instead: means within `target_bounds`, or medians and means of nearby values.
 
     **Few rows.** If `n_samples`, the number of features and the budget show that
     coefficients cannot be estimated, the whole budget is spent on these locations. The
@@ -291,6 +407,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         **MomentModel._parameter_constraints,
         "alpha": [*MomentModel._parameter_constraints["alpha"], "array-like"],
         "target_bounds": [tuple, list, np.ndarray, None],
+        "intervals": ["boolean"],
     }
 
     def __init__(
@@ -300,8 +417,10 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         fit_intercept: bool = True,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
+        basis: str = "linear",
         bounds=None,
         target_bounds=None,
+        intervals: bool = False,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
     ) -> None:
@@ -309,12 +428,12 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self.fit_intercept = fit_intercept
         self.epsilon = epsilon
         self.delta = delta
+        self.basis = basis
         self.bounds = bounds
         self.target_bounds = target_bounds
+        self.intervals = intervals
         self.accountant = accountant
         self.noise_seed = noise_seed
-
-    # -- plan ----------------------------------------------------------------------
 
     def privacy_plan(self, n_samples, n_features, n_targets=1):
         """Describe what a fit will release and cost; no data are needed.
@@ -349,7 +468,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     # -- the estimator -------------------------------------------------------------
 
     @unweighted
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, *, users=None) -> Self:
         """Release the moments of rows and targets, and compute the coefficients.
 
         Parameters
@@ -358,17 +477,19 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             {X_by_block}
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets in memory, or one column of a dask collection if X is one.
+        {users_of_rows}
 
         {outcome_of_fit}
         """
-        return self._fit(X, y)
+        return self._fit(X, y, users)
 
     def _complete(self, several: bool) -> None:
-        self.coef_std_ = self._unpenalized()[1]
-        if not several:
-            for name in ("coef_", "intercept_", "alpha_", "coef_std_"):
-                (value,) = getattr(self, name)
-                setattr(self, name, value if np.ndim(value) else float(value))
+        names = ["coef_", "intercept_", "alpha_"]
+        if self.intervals:
+            names += ["coef_std_", "linearity_pvalue_"]
+        for name in names if not several else ():
+            (value,) = getattr(self, name)
+            setattr(self, name, value if np.ndim(value) else float(value))
         count = int(self.unseen_targets_.sum())
         if count:
             warn(
@@ -379,18 +500,65 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
                 NoisyFitWarning,
             )
 
-    def _unpenalized(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return unpenalized coefficients and their standard errors; NaN for none."""
-        kept, seen = ~self.unseen_features_, ~self.unseen_targets_
-        errors = np.full((len(seen), len(kept)), np.nan)
-        exact = _kernels.moment_least_squares(self._moment())
-        if exact is None:
-            return errors, errors
-        found, covariances = exact
-        spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-        units = self.target_scale_[seen][:, None] / self.scale_[kept]
-        errors[np.ix_(seen, kept)] = spreads[:, : int(kept.sum())] * units
-        return self._in_units(found)[0], errors
+    def _set_released(self, found) -> None:
+        super()._set_released(found)
+        for name in _OF_INTERVALS:
+            self.__dict__.pop(name, None)
+        if not self.intervals:
+            return
+        weighted = found.weighted
+        inputs = np.flatnonzero(~self.unseen_features_)
+        seen, order = ~self.unseen_targets_, self.n_features_in_ + 1
+        self.weighted_coef_ = np.zeros((len(seen), order))
+        self.coef_cov_ = np.zeros((len(seen), order, order))
+        self.linearity_pvalue_ = np.full(len(seen), np.nan)
+        self.kept_ = np.full(order - 1, np.nan)
+        self.hidden_directions_ = np.eye(order - 1)
+        self.row_radius_ = math.inf
+        if weighted is not None:
+            self.hidden_directions_ = np.zeros((order - 1, weighted.hidden.shape[1]))
+            self.hidden_directions_[inputs] = weighted.hidden[:-1]
+            self.row_radius_ = float(weighted.radius)
+            self.kept_[inputs] = weighted.kept[:-1]
+            scale, at = self.scale_[inputs], np.append(inputs, order - 1)
+            to_data = np.diag(np.append(1.0 / scale, 1.0))
+            to_data[-1, :-1] = -self.mean_[inputs] / scale
+            units = self.target_scale_[seen][:, None]
+            estimates = weighted.estimates @ to_data.T * units
+            estimates[:, -1] += self.target_mean_[seen]
+            self.weighted_coef_[np.ix_(seen, at)] = estimates
+            self.coef_cov_[np.ix_(seen, at, at)] = (
+                to_data @ weighted.covariances @ to_data.T * units[:, :, None] ** 2
+            )
+            self.linearity_pvalue_[seen] = weighted.p_values
+        self.coef_std_ = self._contrasts("mean")[1]
+
+    def _contrasts(self, levels: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients (k, p) and standard errors; NaN if hidden by noise."""
+        stop, seen = self.n_features_in_, ~self.unseen_features_
+        rows, shares, fixed = np.eye(stop), np.zeros(stop), np.zeros(stop)
+        shares[seen] = np.maximum(self.moment_[-1, : int(seen.sum())], 1e-9)
+        hidden = np.sum(self.hidden_directions_**2, axis=1)
+        for block in np.unique(self.blocks_[(self.blocks_ >= 0) & seen]):
+            columns = np.flatnonzero(self.blocks_ == block)
+            own = shares[columns]
+            base = own * (hidden[columns] <= _MOST_HIDDEN)
+            if levels == "base":
+                base = (np.arange(len(own)) == np.argmax(own)).astype(float)
+            at = np.ix_(columns, columns)
+            rows[at] -= base / max(base.sum(), 1e-300)
+            # No estimate moves along the shares.
+            fixed[columns] = (rows[at] @ own) ** 2 / (own @ own)
+        lengths = np.sum(rows**2, axis=1) - fixed
+        hidden = np.sum((rows @ self.hidden_directions_) ** 2, axis=1)
+        # Without a contrast, it is the base or the only level that is not hidden.
+        unknown = (levels == "mean") & ~rows.any(axis=1) | ~seen
+        unknown |= hidden > _MOST_HIDDEN * lengths
+        found = self.weighted_coef_[:, :stop] @ rows.T
+        squares = np.sum(rows @ self.coef_cov_[:, :stop, :stop] * rows, axis=-1)
+        errors = np.sqrt(np.maximum(squares, 0.0))
+        errors[:, unknown], errors[self.unseen_targets_] = np.nan, np.nan
+        return np.where(np.isnan(errors), np.nan, found), errors
 
     # -- what the release tells besides ----------------------------------------------
 
@@ -429,42 +597,165 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             intercepts.append(intercept.reshape(np.shape(self.intercept_)))
         return np.array(coefs), np.array(intercepts)
 
-    def conf_int(self, level=0.95):
-        """Return confidence intervals of the coefficients, from the same release.
+    def conf_int(self, level=0.95, *, target="weighted", levels="mean"):
+        """Return confidence intervals of the coefficients; needs ``intervals=True``.
 
         The intervals are for the unpenalized coefficients. They account for the noise
-        of the release and the sampling of rows, and assume errors of equal variance.
+        of all releases and for the sampling of rows. Variances of errors may differ.
+        Residuals are cut at four to eight of their deviations: errors far beyond that
+        shift coefficients if they are skewed and their scale depends on a feature.
 
         Parameters
         ----------
         level : float, default=0.95
             Probability that an interval contains its coefficient, in (0, 1).
+        target : {{"weighted", "population"}}, default="weighted"
+            "weighted" is for least squares with the weights of :meth:`row_weights`.
+            These are the coefficients of the population if the mean of the target is
+            linear in the features. "population" returns the same intervals, and raises
+            an error if the release speaks against this.
+        levels : {{"mean", "base"}}, default="mean"
+            Effects of one-hot columns behind a :class:`DPTableVectorizer`: differences
+            from the mean over those levels of the category that noise does not hide, or
+            from its most frequent level.
 
         Returns
         -------
         ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
-            Lower and upper ends, NaN for unseen features.
+            Lower and upper ends. NaN for features and levels that the noise hides.
 
         Raises
         ------
         ValueError
-            If `level` is invalid, or if the smallest eigenvalue of the released moment
-            may be due to noise. Then no interval is reliable. Features that are sums
-            of others, such as all one-hot columns of one category, have this effect.
+            If a parameter is invalid, if the fit had no ``intervals=True``, if noise
+            hides all coefficients, or if `target` is "population" and a feature keeps
+            less than 95 % of its mean square (`kept_`, with an allowance for noise) or
+            `linearity_pvalue_` is below 0.05.
         """
-        check_is_fitted(self)
         if not (isinstance(level, Real) and 0.0 < level < 1.0):
             raise ValueError(f"level must be a number in (0, 1), got {level!r}")
-        if np.isnan(self.coef_std_).all():
+        if target not in ("weighted", "population"):
+            raise ValueError(f'target must be "weighted" or "population": {target!r}')
+        if levels not in ("mean", "base"):
+            raise ValueError(f'levels must be "mean" or "base": {levels!r}')
+        self._check_intervals("conf_int")
+        center, errors = self._contrasts(levels)
+        if np.isnan(errors).all():
             raise ValueError(
-                "conf_int: a combination of features has no variance above the noise, "
-                "so intervals would be unreliable. Remove features that are sums of "
-                "others (of one-hot columns, drop one per category), or use more rows, "
-                "a larger epsilon or fewer features"
+                "conf_int: no coefficient has variance above the noise, so intervals "
+                "would be unreliable. Remove features that are sums of others, or use "
+                "more rows, a larger epsilon or fewer features"
             )
-        center = self._unpenalized()[0].reshape(self.coef_.shape)
-        reach = float(ndtri(0.5 + 0.5 * level)) * self.coef_std_
-        return np.stack([center - reach, center + reach], axis=-1)
+        if target == "population":
+            self._check_population()
+        reach = float(ndtri(0.5 + 0.5 * level)) * errors
+        found = np.stack([center - reach, center + reach], axis=-1)
+        return found.reshape(*self.coef_.shape, 2)
+
+    def _check_intervals(self, method: str) -> None:
+        check_is_fitted(self)
+        if not hasattr(self, "coef_cov_"):
+            raise ValueError(
+                f"{method} needs a second release: fit with intervals=True, which "
+                "takes a part of the same budget"
+            )
+
+    def _check_population(self) -> None:
+        """Refuse if public numbers speak against coefficients of the population."""
+        least = _LEAST_KEPT - _KEPT_NOISE * self.moment_noise_std_
+        cut = np.flatnonzero(self.kept_ < least)
+        if len(cut):
+            raise ValueError(
+                f"target='population': rows keep only {self.kept_[cut].min():.2f} of "
+                f"the mean square of feature {cut[np.argmin(self.kept_[cut])]}, "
+                'because it is skewed: use target="weighted", or transform the feature'
+            )
+        least = np.nanmin(np.append(self.linearity_pvalue_, 1.0))
+        if least < _LEAST_P_VALUE:
+            raise ValueError(
+                f"target='population': linearity_pvalue_ = {least:.3g}, so that the "
+                'target is not linear in the features: use target="weighted"'
+            )
+
+    def row_weights(self, X):
+        """Return the weights of rows in a fit with ``intervals=True``.
+
+        Rows whose standardized features are longer than `row_radius_` have weights
+        below 1. Targets have no part in it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Weights, by which features, constant and targets are multiplied.
+        """
+        self._check_intervals("row_weights")
+        X = check_rows(self, X, reset=False, in_blocks=True)
+        seen, squared = ~self.unseen_features_, self.row_radius_**2
+
+        def weights(rows):
+            rows = np.clip(rows, *self.limits_, dtype=np.float64)
+            rows = ((rows - self.mean_) / self.scale_)[:, seen]
+            return np.sqrt(np.minimum(1.0, squared / (1.0 + np.vecdot(rows, rows))))
+
+        with np.errstate(all="ignore"):
+            return map_rows(weights, X)
+
+    def summary(self, level=0.95, *, feature_names=None, levels="mean"):
+        """Return a table of coefficients with errors and intervals, free of charge.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability that an interval contains its coefficient, in (0, 1).
+        feature_names : array-like of str of shape (n_features,) or None, default=None
+            Names of the rows, such as ``vectorizer.get_feature_names_out()``. None uses
+            the names of the columns in fit.
+        levels : {{"mean", "base"}}, default="mean"
+            As in :meth:`conf_int`.
+
+        Returns
+        -------
+        DataFrame, or dict of lists if pandas is not installed
+            A row per target and feature. With ``intervals=True`` the columns are
+            "coef", "std err", "lower" and "upper"; otherwise "coef" alone, which is
+            penalized.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the fit had another basis than "linear".
+        """
+        check_is_fitted(self)
+        if self.basis_ != "linear":
+            raise ValueError('summary needs a fit with basis="linear"; use effects(X)')
+        names = feature_names
+        if names is None:
+            plain = [f"x{j}" for j in range(self.n_features_in_)]
+            names = getattr(self, "feature_names_in_", plain)
+        names = [str(name) for name in names]
+        if len(names) != self.n_features_in_:
+            raise ValueError(
+                f"feature_names must have {self.n_features_in_} names, got {len(names)}"
+            )
+        columns = {"coef": np.ravel(self.coef_)}
+        if hasattr(self, "coef_cov_"):
+            ends = self.conf_int(level, levels=levels).reshape(-1, 2).T
+            found = dict(zip(("coef", "std err"), self._contrasts(levels), strict=True))
+            columns = {name: value.ravel() for name, value in found.items()}
+            columns |= {"lower": ends[0], "upper": ends[1]}
+        n_targets = len(self.target_mean_)
+        if n_targets > 1:
+            names = [f"y{k}: {name}" for k in range(n_targets) for name in names]
+        try:
+            import pandas as pd
+        except ImportError:
+            return {"name": names, **{k: v.tolist() for k, v in columns.items()}}
+        return pd.DataFrame(columns, index=names)
 
     # -- what is made of rows ----------------------------------------------------------
 
@@ -514,6 +805,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
     {classes}
     fit_intercept : bool, default=True
         Whether to fit intercepts. If False, features are not centered.
+    {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
     {accountant}
@@ -580,6 +872,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         delta: float = 1e-6,
         classes=None,
         fit_intercept: bool = True,
+        basis: str = "linear",
         bounds=None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
@@ -589,6 +882,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         self.delta = delta
         self.classes = classes
         self.fit_intercept = fit_intercept
+        self.basis = basis
         self.bounds = bounds
         self.accountant = accountant
         self.noise_seed = noise_seed
@@ -620,7 +914,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         return make_box((0.0, 1.0), n_targets, per_feature=True), (center, scale)
 
     @unweighted
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, *, users=None) -> Self:
         """Release the moments of rows and label indicators, and compute coefficients.
 
         Parameters
@@ -630,10 +924,11 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
             as in :class:`DPRidge`.
         y : array-like of shape (n_samples,)
             Labels in memory, all of which must be in `classes`.
+        {users_of_rows}
 
         {outcome_of_fit}
         """
-        return self._fit(X, y, self._deferred_indicators)
+        return self._fit(X, y, users, self._deferred_indicators)
 
     def _complete(self, several: bool) -> None:
         self.alpha_ = float(self.alpha_[0])

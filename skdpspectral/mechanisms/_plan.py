@@ -137,6 +137,9 @@ NODE_NOISE = Remark(
     Concern.TRUST,
 )
 
+# What a fit with users is made of. Statements know it by this.
+ONE_ROW_OF_EACH = Remark("Each user counts as one row, drawn at random.")
+
 
 def by_weight(remarks: Iterable[Remark]) -> list[Remark]:
     """Return remarks, the one that matters most first."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import sensitivity
-from .._base.sklearn_compat import Interval, StrOptions
+from .._base.sklearn_compat import Interval
 from .._base.strategies import check_arguments
 from .._linalg import walks
 from .._release import Release
@@ -35,11 +35,8 @@ from ..accounting._ledger.planned_fits import Composition, composition_of, is_es
 from ..mechanisms import Exact, Mechanism, Neighbors, PrivacyPlan, Unit
 from ._score_kinds import Kind, make_kind
 
-# Instead of a number: the budget is that of the search that uses the score.
-SEARCH = "search"
-
 _CONSTRAINTS = {
-    "epsilon": [Interval(Real, 0, None, closed="right"), StrOptions({SEARCH}), None],
+    "epsilon": [Interval(Real, 0, None, closed="right"), None],
     "delta": [Real],
     "accountant": [PrivacyAccountant, None],
     "user_feature": [Integral, str, None],
@@ -118,7 +115,7 @@ _USER = (Unit.USER, Neighbors.ADD_REMOVE_ONE)
 
 def make_private_scorer(
     score: str,
-    epsilon: float | str | None = SEARCH,
+    epsilon: float | None = 1.0,
     delta: float = 1e-6,
     accountant: PrivacyAccountant | None = None,
     *,
@@ -154,11 +151,11 @@ def make_private_scorer(
         "ndcg"                 `k=10`                                        users
         "recall"               `k=10`, `relevant=4`                          users
         =====================  ============================================  ==========
-    epsilon : float, "search" or None, default="search"
-        Privacy budget of one score, positive. With "search", the budget is set by
-        :class:`~skdpspectral.model_selection.PrivateSearchCV`, and only that class can
-        use the scorer. None (or infinity) gives exact scores, with a
-        :class:`~skdpspectral.PrivacyLeakWarning`.
+    epsilon : float or None, default=1.0
+        Privacy budget of one score, positive. None (or infinity) gives exact scores,
+        with a :class:`~skdpspectral.PrivacyLeakWarning`.
+        :class:`~skdpspectral.model_selection.PrivateSearchCV` releases no scores, and
+        uses them without noise.
     delta : float, default=1e-6
         Privacy budget of one score, in [1e-15, 1).
     accountant : PrivacyAccountant or None, default=None
@@ -226,19 +223,18 @@ class PrivateScorer:
     def __init__(
         self,
         kind: Kind,
-        epsilon: float | str | None,
+        epsilon: float | None,
         delta: float,
         accountant: PrivacyAccountant | None,
         user_feature: int | str | None,
         noise_seed: Any,
     ) -> None:
-        self._kind, self._budget = kind, None
+        self._kind = kind
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
         given["user_feature"] = user_feature
         check_arguments("make_private_scorer", _CONSTRAINTS, given)
-        if not isinstance(epsilon, str):
-            self._budget = math.inf if epsilon is None else float(epsilon), float(delta)
-            gaussian_mu(*self._budget)  # refuses a delta out of range
+        self._budget = math.inf if epsilon is None else float(epsilon), float(delta)
+        gaussian_mu(*self._budget)  # refuses a delta out of range
         if user_feature is not None and kind.width > 1:
             raise ValueError(
                 f"score={kind.name!r} is a score of rows: leave user_feature=None"
@@ -254,8 +250,7 @@ class PrivateScorer:
 
     def __repr__(self) -> str:
         kind = self._kind
-        epsilon = SEARCH if self._budget is None else self._budget[0]
-        parts = [repr(kind.name), f"epsilon={epsilon!r}"]
+        parts = [repr(kind.name), f"epsilon={self._budget[0]!r}"]
         parts += [f"{f.name}={getattr(kind, f.name)!r}" for f in fields(kind)]
         if self._user_feature is not None:
             parts.append(f"user_feature={self._user_feature!r}")
@@ -275,11 +270,6 @@ class PrivateScorer:
 
     def privacy_plan(self, n_samples: int) -> PrivacyPlan:
         """Describe what a score of so many held-out rows releases and costs."""
-        if self._budget is None:
-            raise ValueError(
-                f"{self!r} has no budget, and can only be used in PrivateSearchCV; "
-                "pass epsilon to make_private_scorer"
-            )
         n_terms = self._kind.n_terms(n_samples)
         if n_terms < 1:
             raise ValueError(

@@ -255,7 +255,7 @@ def check_candidate(
                     "a search passes no users; name their column with user_feature"
                 )
         limit = FitLimit(mu, 1.0, relation)
-        for fit in planned_fits(model, X if reads_clients(model) else stand_in(X)):
+        for fit in planned_fits(model, stand_in(model, X)):
             limit.charge(fit.plan)
     return model, min(limit.spent[1] * (1.0 + _ROUNDING), 1.0)
 
@@ -274,8 +274,10 @@ def named(candidate: Mapping[str, Any]) -> Iterator[None]:
 # -- rows --------------------------------------------------------------------------
 
 
-def stand_in(X: Any) -> Any:
-    """Return rows for plans; zeros replace numbers, and what is no frame in memory."""
+def stand_in(model: Any, X: Any) -> Any:
+    """Return rows for plans, whose ids alone are read; zeros stand for others."""
+    if reads_clients(model):
+        return X
     shape = table_shape(X)
     if isinstance(X, (list, tuple)):
         return np.broadcast_to(np.array(None), shape)

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 
@@ -32,6 +32,7 @@ from ._candidates import (
     check_estimator,
     checked_form,
     fitted_within_budget,
+    private_parts,
     sliceable,
     sliceable_targets,
 )
@@ -77,12 +78,12 @@ class PrivateSearchCV(
     n_blocks : int or "auto", default="auto"
         Number of blocks m, at least 2. "auto" uses :math:`\lceil 14 / \mu_v \rceil`,
         where :math:`\mu_v` is the cost of the votes, but at most the number that leaves
-        20 rows per block. If users are protected, their number is private: set a number
-        that gives each block about twenty users or more.
+        20 rows or users per block. If users may join or leave, their number is private:
+        set a number that gives each block about twenty users or more.
     scoring : str, callable or PrivateScorer, default=None
         How blocks score candidates: any scikit-learn scorer, as a name or a callable
         ``scorer(estimator, X, y)``, or the result of
-        :func:`~skdpspectral.metrics.make_private_scorer` without an epsilon. None uses
+        :func:`~skdpspectral.metrics.make_private_scorer`, without its noise. None uses
         the estimator's ``score`` method. Scores are never released. The scorer must be
         picklable and depend only on its arguments. If it contains a ledger, that ledger
         is None within blocks.
@@ -126,9 +127,9 @@ class PrivateSearchCV(
     -----
     **Formal guarantee.** With ``noise_seed=None`` the search is (`epsilon`,
     `delta`)-differentially private for the privacy unit of its estimators: one row that
-    is replaced, or one user who joins or leaves. All fitted attributes are covered
-    jointly, except user models, as in the estimators themselves. The proof is given in
-    :ref:`lemma-blocks-vote`.
+    is replaced, or one user who is replaced, joins or leaves. All fitted attributes are
+    covered jointly, except user models, as in the estimators themselves. The proof is
+    given in :ref:`lemma-blocks-vote`.
 
     Each row or user is in one block and affects only the votes of that block. A private
     selection proposes one challenger, with :math:`\mu_1 = \mu_v / \sqrt 2`. A private
@@ -225,9 +226,10 @@ class PrivateSearchCV(
         Parameters
         ----------
         n_samples : int
-            Number of rows. It is not used if users are protected.
+            Number of rows, or of users who are replaced. It is not used if users may
+            join or leave.
         n_features : int, default=64
-            Number of columns. It only matters to candidates that need more.
+            Number of columns, without users. It matters to candidates that need more.
 
         Returns
         -------
@@ -241,9 +243,17 @@ class PrivateSearchCV(
             If a parameter or a candidate is invalid, or the budget is too small.
         """
         self._check_parameters()
-        given = {"n_samples": n_samples, "n_features": n_features}
-        shape = tuple(check_count(name, number) for name, number in given.items())
-        return planned(self, np.broadcast_to(0.0, shape)).plan
+        n_rows = check_count("n_samples", n_samples)
+        n_columns = check_count("n_features", n_features)
+        places = {
+            f"estimator__{prefix}{name}": place
+            for prefix, part in private_parts(self.estimator).items()
+            for place, name in enumerate(("user_feature", "item_feature"))
+            if isinstance(getattr(part, name, None), str)
+        }
+        # Of as many users as rows, whichever column has their ids.
+        rows = np.broadcast_to(np.arange(n_rows)[:, None], (n_rows, n_columns + 1))
+        return planned(clone(self).set_params(**places), rows).plan
 
     def plan_for(self, X):
         """Describe what a search on X will release and cost; nothing is fitted.

@@ -12,9 +12,12 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
+from .._release.noise import Coins
 from .._tables.columns import check_feature, read_column
 from .._tables.ids import codes_and_rows, id_array
 from .._tables.table import n_rows_in_memory
+from ..accounting import PrivacyLeakWarning
+from ..accounting._errors import warn
 
 # Of the rows, held out by a single split.
 _SHARE = 0.25
@@ -33,17 +36,19 @@ class PrivateSplit(BaseCrossValidator):
     n_splits : int, default=5
         Number of folds. With 1, a single part with a quarter of the rows is held out.
     user_feature : int or str or None, default=None
-        Position or name of the column of X with user ids. The rows of each user are
-        then spread over the folds: their numbers in two folds differ by at most one, so
-        users with two or more rows are in every training set. `groups` of ``split``
-        are used in the same way. With neither, rows are assigned regardless of users.
+        Position or name of the column of X with user ids. `groups` of ``split`` are
+        used in the same way. With neither, rows are assigned regardless of users.
+    whole_users : bool or None, default=None
+        Required with users, and None without. With True, for users who are replaced,
+        all rows of a user are in one fold, and folds have equal numbers of users. Fits
+        of one row of each user need it (:ref:`rows_per_person`). With False, for users
+        who join or leave, those with several rows are in every training set.
     random_state : int, RandomState instance or None, default=None
         Source of the order, which is public. An int gives the same folds at each call.
+        The order of `whole_users` must be secret: leave it as None, except in tests.
 
     See Also
     --------
-    sklearn.model_selection.GroupKFold : Puts whole users in the test fold, to score
-        predictions for unseen users (cold start). Its folds are not private.
     PrivateSearchCV : Parameter search under a single guarantee.
 
     Notes
@@ -54,12 +59,13 @@ class PrivateSplit(BaseCrossValidator):
     about :math:`p \pm \sqrt{p (1 - p) k / n}` in each of k folds of n rows. This is
     close enough except for classes with few rows.
 
-    With users, the sizes of folds depend on which users are present, and are
-    as private as the rows. Rows with the same id belong to the same user, and are
+    Folds with users are for guarantees per user alone: where single rows are protected,
+    a row that changes its user would move later rows of both. The sizes of these folds
+    are as private as the rows. Rows with the same id belong to the same user, and are
     assigned in the order of the table.
 
     Ids are integers or strings. A column of floats may only contain integers below
-    :math:`2^{53}`. The assignment of a user's rows does not depend on the other ids.
+    :math:`2^{53}`.
 
     Examples
     --------
@@ -80,6 +86,7 @@ class PrivateSplit(BaseCrossValidator):
         n_splits: int = 5,
         *,
         user_feature: int | str | None = None,
+        whole_users: bool | None = None,
         random_state: Any = None,
     ) -> None:
         whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
@@ -89,7 +96,7 @@ class PrivateSplit(BaseCrossValidator):
         if user_feature is not None:
             check_feature(user_feature, "user_feature")
         check_random_state(random_state)
-        self.user_feature = user_feature
+        self.user_feature, self.whole_users = user_feature, whole_users
         self.random_state = random_state
 
     def split(
@@ -133,31 +140,47 @@ class PrivateSplit(BaseCrossValidator):
     def _folds(self, X: Any, groups: Any) -> np.ndarray:
         """Return the test fold of each row."""
         n_rows = n_rows_in_memory(X)
-        if n_rows < (least := max(self.n_splits, 2)):
+        by_user = self.user_feature is not None or groups is not None
+        if not isinstance(self.whole_users, bool if by_user else type(None)):
             raise ValueError(
-                f"n_splits={self.n_splits} needs {least} rows or more, but n_samples="
-                f"{n_rows}"
+                "whole_users must be True or False with users, and None without: True "
+                "where users are replaced, as in fits of one row of each user, False "
+                "where they join or leave"
             )
-        if self.user_feature is not None or groups is not None:
+        if by_user:
             return self._folds_of_users(X, groups)
-        order = check_random_state(self.random_state).permutation(n_rows)
-        folds = np.empty(n_rows, dtype=np.intp)
-        if self.n_splits > 1:
-            folds[order] = np.arange(n_rows) % self.n_splits
-            return folds
-        folds[order] = np.arange(n_rows) >= max(round(_SHARE * n_rows), 1)
+        return self._dealt(check_random_state(self.random_state).permutation(n_rows))
+
+    def _dealt(self, order: np.ndarray) -> np.ndarray:
+        """Return the fold of each unit, by its rank in an order."""
+        n_units, folds = len(order), np.empty(len(order), dtype=np.intp)
+        if n_units < (least := max(self.n_splits, 2)):
+            raise ValueError(
+                f"n_splits={self.n_splits} needs {least} rows or more, or as many "
+                f"users, but n_samples={n_units}"
+            )
+        folds[order] = np.arange(n_units) % self.n_splits
+        if self.n_splits == 1:
+            folds[order] = np.arange(n_units) >= max(round(_SHARE * n_units), 1)
         return folds
 
     def _folds_of_users(self, X: Any, groups: Any) -> np.ndarray:
         """Return the test fold of each row, by the user and the user's rows alone."""
         key = check_random_state(self.random_state).bytes(16)
-        if self.user_feature is None:
-            check_consistent_length(X, groups)
-            codes, places = user_places(groups, "groups", key)
-        else:
-            ids = read_column(X, self.user_feature, "user_feature")
-            codes, places = user_places(ids, "user_feature", key)
+        ids, name = groups, "groups"
+        if (feature := self.user_feature) is not None:
+            ids, name = read_column(X, feature, "user_feature"), "user_feature"
+        check_consistent_length(X, ids)
+        codes, places = user_places(ids, name, key)
         n_users, start = len(places), places[codes]
+        if self.whole_users:
+            if self.random_state is not None:
+                warn(
+                    "random_state is given: the order of users can be reproduced, so "
+                    "that folds have no guarantee; leave random_state=None",
+                    PrivacyLeakWarning,
+                )
+            return self._dealt(Coins(self.random_state).secret_order(n_users))[codes]
         counts = np.bincount(codes, minlength=n_users)
         by_user = np.argsort(codes, kind="stable")
         number = np.empty(len(codes), dtype=np.intp)
@@ -172,12 +195,12 @@ class PrivateSplit(BaseCrossValidator):
         return np.where(passed > np.floor(number * _SHARE + start), 0, 1)
 
 
-def user_places(ids: Any, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
+def user_places(column: Any, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Return each row's user as a number, and each user's place in [0, 1).
 
     A place depends only on the user's id and the key; errors name the ids.
     """
-    ids = id_array(ids, name)
+    ids = id_array(column, name)
     codes, firsts = codes_and_rows(ids)
     return codes, np.array([_place(user, key) for user in ids[firsts].tolist()])
 

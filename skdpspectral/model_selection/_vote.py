@@ -25,14 +25,15 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
-from .. import sensitivity
 from .._base.estimator import noted_caveats
 from .._base.made_up import N_MADE_UP, check_form_of_others
+from .._base.personal import PersonalEstimator
 from .._base.sklearn_compat import FitProgress, take_rows
 from .._base.strategies import same_value
-from .._release.noise import public_order, without_recording
+from .._release.noise import Coins, public_order, without_recording
 from .._release.selection import VoteRelease, own_generators
 from .._tables.columns import column_names, dtypes_of, read_column, read_quietly
+from .._tables.ids import encode_ids
 from .._tables.table import shape_of, table_shape
 from ..accounting import (
     PrivacyAccountant,
@@ -100,11 +101,9 @@ class VoteBudgets:
     mechanisms: tuple[Any, ...]
 
     @classmethod
-    def within(
-        cls, mu: float, blocks: int, n_challengers: int, moved: float
-    ) -> VoteBudgets:
+    def within(cls, mu: float, blocks: int, n_challengers: int) -> VoteBudgets:
         """Return the budgets of a search; a single challenger is proposed for free."""
-        power = blocks * (mu * math.sqrt(_SHARE) / moved)
+        power = blocks * mu * math.sqrt(_SHARE)
         if not n_challengers or power < _TOO_LITTLE:
             whole = calibrate_gaussian(_FIT, 1.0, mu, (1,), lemma=_LEMMA)
             return cls(0, power, mu, (whole,))
@@ -113,11 +112,11 @@ class VoteBudgets:
         *asking, fit = split_mu(mu, shares)
         planned: list[Any] = []
         if n_asked == 2:
-            given = _CHALLENGER, asking[0], n_challengers, moved
+            given = _CHALLENGER, asking[0], n_challengers, 1.0
             planned.append(calibrate_exponential(*given, lemma=_LEMMA))
         planned += (
             calibrate_gaussian(
-                *(_SUPPORT, moved, asking[-1], (1,)),
+                *(_SUPPORT, 1.0, asking[-1], (1,)),
                 magnitude=float(blocks),
                 lemma=_LEMMA,
             ),
@@ -163,10 +162,11 @@ def planned(search: Any, X: Any) -> Planned:
     """Return what a search tries, protects and costs; of X only clients are read."""
     candidates, relation = candidates_of(search), _relation(search, X)
     users = users_of(search.estimator) if relation[0] is Unit.USER else None
+    n_units = _n_units(X, relation, users)
     models, failures, failure = (), (0.0,), -1.0
     while max(failures) > failure:  # twice, if values of single rows may be released
         failure = max(failures)
-        budgets = _budgets(search, X, relation, len(candidates) - 1, failure)
+        budgets = _budgets(search, n_units, relation, len(candidates) - 1, failure)
         given = X, relation, budgets.mu_fit, users
         with noted_caveats() as caveats:
             found = [check_candidate(search, one, *given) for one in candidates]
@@ -185,6 +185,10 @@ def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
         n_blocks=found.budgets.n_blocks,
         n_rows=table_shape(X)[0] if found.plan.unit is Unit.ROW else None,
         user_feature=0 if by_place and isinstance(found.users, str) else found.users,
+        by_rank=found.plan.neighbors is Neighbors.REPLACE_ONE,
+        whole_users=getattr(found.models[0], "user_feature", None) is not None
+        and hasattr(found.models[0], "steps")
+        and not isinstance(found.models[0].steps[-1][1], PersonalEstimator),
     )
 
 
@@ -232,17 +236,29 @@ def elected(
     if not budgets.n_blocks:
         return Choice()
     dealt = read_quietly(
-        lambda: _deal(X, ballot, release.draw_key()),
+        lambda: _deal(X, ballot, release.draw_key(), Coins(search.noise_seed)),
         "the column of users could not be read",
     )
     return budgets.choose(release, *_totals(ballot, dealt, X, y, search.n_jobs, told))
 
 
+def _n_units(X: Any, relation: tuple, users: Any) -> int | None:
+    """Return the number of rows or users, where it is public."""
+    if relation[0] is Unit.ROW:
+        return table_shape(X)[0]
+    if relation[1] is not Neighbors.REPLACE_ONE:
+        return None
+    return encode_ids(read_column(X, users, "user_feature"), "user_feature")[1]
+
+
 def _budgets(
-    search: Any, X: Any, relation: tuple, n_challengers: int, failure: float
+    search: Any,
+    n_units: int | None,
+    relation: tuple,
+    n_challengers: int,
+    failure: float,
 ) -> VoteBudgets:
-    unit, neighbors = relation
-    by_user, auto = unit is Unit.USER, isinstance(search.n_blocks, str)
+    auto = isinstance(search.n_blocks, str)
     delta = float(search.delta) - failure
     if delta < max(MIN_DELTA, 0.5 * float(search.delta)):
         raise ValueError(
@@ -251,22 +267,21 @@ def _budgets(
             "delta of the steps that find categories, or pass public categories"
         )
     mu = gaussian_mu(float(search.epsilon), delta)
-    if by_user and auto:
+    if n_units is None and auto:
         raise ValueError(
-            'n_blocks="auto" depends on the number of rows, but the protected units '
-            "are users, whose number is private: pass n_blocks=..., so that each block "
-            "has about twenty users or more"
+            'n_blocks="auto" depends on the number of users, which is private if they '
+            'may join or leave: set neighbors="replace-one", or pass n_blocks=..., so '
+            "that each block has about twenty users or more"
         )
-    moved = sensitivity.block_vote_sensitivity(neighbors, by_id=by_user)
-    n_rows = table_shape(X)[0]
-    wanted = math.ceil(_ENOUGH / (mu * math.sqrt(_SHARE) / moved))
-    enough = min(wanted, n_rows // MIN_BLOCK_SIZE)
-    n_blocks = enough if auto else int(search.n_blocks)
-    budgets = VoteBudgets.within(mu, n_blocks, n_challengers, moved)
-    if not by_user and budgets.n_blocks * MIN_BLOCK_SIZE > n_rows:
+    n_blocks = search.n_blocks
+    if auto:
+        wanted = math.ceil(_ENOUGH / (mu * math.sqrt(_SHARE)))
+        n_blocks = min(wanted, n_units // MIN_BLOCK_SIZE)
+    budgets = VoteBudgets.within(mu, int(n_blocks), n_challengers)
+    if n_units is not None and budgets.n_blocks * MIN_BLOCK_SIZE > n_units:
         raise ValueError(
-            f"n_blocks={search.n_blocks} leaves fewer than {MIN_BLOCK_SIZE} rows for a "
-            f"block of n_samples={n_rows}: lower it"
+            f"n_blocks={n_blocks} leaves fewer than {MIN_BLOCK_SIZE} {relation[0]}s "
+            f"for a block of {n_units}: lower it"
         )
     if not gaussian_epsilon(budgets.mu_fit, delta) > 0.0:
         raise ValueError(
@@ -336,7 +351,7 @@ def _relation(search: Any, X: Any) -> tuple[Unit, Neighbors]:
     with named({}):
         mu = gaussian_mu(float(search.epsilon), float(search.delta))
         model = candidate_model(search.estimator, {}, mu)
-        plan = planned_fits(model, stand_in(X))[0].plan
+        plan = planned_fits(model, stand_in(model, X))[0].plan
         if plan.neighbors not in _PROTECTED[plan.unit]:
             raise ValueError(
                 f"it protects one {plan.unit} under {plan.neighbors}: a vote protects "
@@ -345,8 +360,11 @@ def _relation(search: Any, X: Any) -> tuple[Unit, Neighbors]:
     return plan.unit, plan.neighbors
 
 
-def _deal(X: Any, ballot: Ballot, key: bytes) -> list[np.ndarray]:
-    """Return the rows of each block: by position, or by the user's own id and a key."""
+def _deal(X: Any, ballot: Ballot, key: bytes, coins: Coins) -> list[np.ndarray]:
+    """Return the rows of each block: by position, or by the user.
+
+    Users have a rank in a secret order. If they may leave, their id and a key count.
+    """
     m = ballot.n_blocks
     if ballot.n_rows is not None:
         order = public_order(ballot.n_rows)
@@ -354,6 +372,8 @@ def _deal(X: Any, ballot: Ballot, key: bytes) -> list[np.ndarray]:
     ids = read_column(X, ballot.user_feature, "user_feature")
     codes, places = user_places(ids, "user_feature", key)
     of_user = np.minimum((places * m).astype(np.intp), m - 1)
+    if ballot.by_rank:
+        of_user = coins.secret_order(len(places)) % m
     of_row = of_user[codes]
     order = np.argsort(of_row, kind="stable")
     ends = np.cumsum(np.bincount(of_row, minlength=m))
@@ -451,7 +471,8 @@ class Ballot:
     """Public numbers that all blocks have in common.
 
     `pack` holds models, the incumbent first, and the scorer. The last fit has `n_rows`
-    rows, None where users are dealt. Fits cost `clearer` times as much.
+    rows, None where users are dealt, `by_rank` if their number is public. Folds have
+    `whole_users`, or rows of each user. Fits cost `clearer` times as much.
     """
 
     pack: bytes
@@ -459,6 +480,8 @@ class Ballot:
     n_blocks: int
     n_rows: int | None
     user_feature: Any = None
+    by_rank: bool = False
+    whole_users: bool = False
     clearer: float = 1.0
 
     def __call__(self, number: int, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -496,7 +519,8 @@ class Ballot:
     def _folds(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield training and test rows, by their places in the block."""
         if self.user_feature is not None:
-            dealt = {"user_feature": self.user_feature, "random_state": 0}
+            dealt = {"user_feature": self.user_feature, "whole_users": self.whole_users}
+            dealt["random_state"] = 0  # of one block, whose folds nobody sees
             yield from PrivateSplit(self.n_folds, **dealt).split(X)
             return
         turn = np.arange(shape_of(X)[0]) % self.n_folds

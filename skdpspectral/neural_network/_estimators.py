@@ -21,7 +21,8 @@ from .._base.sklearn_compat import (
     fit_progress,
 )
 from .._base.strategies import snapshot
-from .._release.noise import public_start
+from .._release.noise import Coins, public_start
+from .._tables.ids import UserDraw
 from .._tables.table import check_rows, deferred_rows, deferred_targets
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count
@@ -168,20 +169,26 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             "epsilon, or fewer features or hidden units",
         )
 
-    def _fit(self, unread, unread_targets, n_outputs: int, as_outputs) -> None:
+    def _fit(self, unread, unread_targets, n_outputs: int, as_outputs, users) -> None:
         """Charge the plan, read rows and targets, and train on them.
 
-        ``as_outputs(targets)`` returns targets of shape (n_samples, n_outputs).
+        ``as_outputs(targets)`` returns targets of shape (n_samples, n_outputs). Users
+        in a batch show a row that is drawn anew.
         """
+        unread = self._by_user(unread, users)
         n_samples, n_features = unread.shape
         layout, optimization = self._optimization(n_samples, n_features, n_outputs)
         plan = self._planned(optimization, in_fit=True)
         how = {"n_public": n_samples, "kind": optimization.kind}
+        users = self._users
         parameters = first_parameters(optimization.adam.init_seed, layout)
         layers = layout.layers(parameters)  # views, which change with it
         with fit_progress(self, optimization.schedule.n_steps) as progress:
             # It is charged here, and values are read from here on.
-            release, X, y = self._start_release(plan, unread, unread_targets, **how)
+            release, X, y = self._start_release(
+                plan, unread, unread_targets, all_rows=True, **how
+            )
+            drawn = None if users is None else UserDraw(users, Coins(self.noise_seed))
             targets = as_outputs(y)
             progress.begin(X, y, plan)
             with contextlib.closing(release):
@@ -190,6 +197,8 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
                 release.claim(0, optimization.schedule.n_steps)
                 for _ in range(optimization.schedule.n_steps):
                     batch = optimization.batch()
+                    if drawn is not None:
+                        batch = drawn.rows(batch)
                     row = functools.partial(
                         self._row, optimization, layers, X, targets, batch
                     )
@@ -352,7 +361,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         return tags
 
     @unweighted
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, *, users=None) -> Self:
         """Train the network on rows and targets.
 
         Parameters
@@ -361,6 +370,8 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             Rows, all finite; never modified.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets, which are clipped to `target_bounds`.
+        {users_of_rows}
+            `batch_size` and `n_epochs` count users, who show a new row at each step.
 
         {outcome_of_fit}
         """
@@ -374,7 +385,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             def as_outputs(targets):
                 return scaled_targets(targets.reshape(-1, n_outputs), box)
 
-            self._fit(unread, columns, n_outputs, as_outputs)
+            self._fit(unread, columns, n_outputs, as_outputs, users)
             self.target_center_, self.target_scale_ = box
             self.multi_output_ = len(columns.shape) > 1
         return self
@@ -499,7 +510,7 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         return self._plan_of_shape(n_samples, n_features, self._n_outputs(n_classes))
 
     @unweighted
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, *, users=None) -> Self:
         """Train the network on rows and labels.
 
         Parameters
@@ -508,6 +519,8 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
             Rows, all finite; never modified.
         y : array-like of shape (n_samples,)
             Labels, which must be in `classes`.
+        {users_of_rows}
+            `batch_size` and `n_epochs` count users, who show a new row at each step.
 
         {outcome_of_fit}
         """
@@ -516,7 +529,7 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
             unread = deferred_rows(self, X)
             labels = self._deferred_labels(y, unread.shape[0])
             n_outputs = n_outputs_of(len(self.classes_))
-            self._fit(unread, labels, n_outputs, self._one_hot)
+            self._fit(unread, labels, n_outputs, self._one_hot, users)
         return self
 
     def predict_proba(self, X):

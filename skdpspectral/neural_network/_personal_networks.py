@@ -279,7 +279,8 @@ class LRSMLPRegressor(
         private = self._is_private()
         n_rounds = _network_choices.network_solver(self)._counts(private)[0]
         with self._unchanged_on_error(), fit_progress(self, n_rounds) as progress:
-            table = deferred_users(self, X, users, self.user_feature, reset=True)
+            given = self._ids_of_fit(users), self.user_feature
+            table = deferred_users(self, X, *given, reset=True)
             targets = deferred_targets(self, y, table.shape[0])
             statistic = self._statistic(table.shape[1])
             self._warn_of_one_user(table)

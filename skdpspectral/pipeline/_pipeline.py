@@ -6,7 +6,7 @@ import inspect
 import math
 from functools import partial
 from itertools import pairwise
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Self, fitted_by, published_copy
 from .._base.made_up import check_form_of_others
 from .._base.model_inside import ModelInside, has_method
+from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
     Interval,
@@ -26,8 +27,9 @@ from .._base.sklearn_compat import (
     fit_progress,
 )
 from .._tables.clusters import is_on_cluster
-from .._tables.columns import column_names, refuse_same_names
-from .._tables.table import compare_features, table_shape
+from .._tables.columns import column_apart, column_names, refuse_same_names
+from .._tables.ids import UserRows
+from .._tables.table import compare_features, table_shape, users_of_rows
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._ledger.planned_fits import (
@@ -38,7 +40,7 @@ from ..accounting._ledger.planned_fits import (
     estimators_within,
     steps_of,
 )
-from ..mechanisms import PrivacyPlan, Unit, check_count
+from ..mechanisms import PrivacyPlan, check_count
 from ._step_budgets import (
     StepBudgets,
     form_after,
@@ -76,6 +78,12 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         leaks. "raise" raises an error before the charge. "warn" warns that there is no
         guarantee.
     {accountant}
+    user_feature : int, str or None, default=None
+        Position or name of the column of X with user ids, which no step gets. A user
+        with all rows is then protected, under replacement by another user
+        (:ref:`rows_per_person`). Each step counts each user as one row, drawn at
+        random; estimators with models of users use all rows. None leaves users to the
+        steps.
     memory : None
         Must be None, because a cached step would be reused with the noise and cost of
         another budget.
@@ -146,6 +154,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         "shares": [StrOptions({"auto"}), dict],
         "on_leak": [StrOptions({"raise", "warn"})],
         "accountant": [PrivacyAccountant, None],
+        "user_feature": [Integral, str, None],
         "memory": "no_validation",
         "verbose": ["boolean"],
     }
@@ -159,6 +168,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         shares="auto",
         on_leak: str = "raise",
         accountant: PrivacyAccountant | None = None,
+        user_feature: int | str | None = None,
         memory=None,
         verbose: bool = False,
     ) -> None:
@@ -168,6 +178,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         self.shares = shares
         self.on_leak = on_leak
         self.accountant = accountant
+        self.user_feature = user_feature
         self.memory = memory
         self.verbose = verbose
 
@@ -179,9 +190,9 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         Parameters
         ----------
         n_samples : int
-            Number of rows, public if rows are protected.
+            Number of rows, public if rows are protected, or of users of `user_feature`.
         n_features : int
-            Number of columns.
+            Number of columns, without that of `user_feature`.
 
         Returns
         -------
@@ -194,7 +205,10 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         """
         n_samples = check_count("n_samples", n_samples)
         n_features = check_count("n_features", n_features)
-        return self.plan_for(np.broadcast_to(0.0, (n_samples, n_features)))
+        users = UserRows(lambda: [np.arange(n_samples)], "users")
+        by_user = self.user_feature is not None
+        rows = np.broadcast_to(0.0, (n_samples, n_features))
+        return self._plan_of(rows, users if by_user else None)
 
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -202,8 +216,13 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         {plan_of_rows}
         """
         self._check_parameters()
+        return self._plan_of(*self._apart(X))
+
+    def _plan_of(self, X: Any, users: UserRows | None) -> PrivacyPlan:
+        """Return the plan of the rows of users, without the column of ids."""
+        self._check_parameters()
         steps = list(steps_of("", self._unfitted(), _rows_of(X, self.steps)))
-        return self._budgets(private_steps(steps)).plan
+        return self._budgets(private_steps(steps, users is not None), users=users).plan
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -228,10 +247,29 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
                 part.n_jobs = 1
         return pipeline
 
-    def _budgets(self, steps: list[Step], leak: str = "") -> StepBudgets:
+    def _budgets(self, steps: list[Step], leak="", users=None) -> StepBudgets:
         """Give steps their shares, and plan all of them; a leak is said in the plan."""
         budget, name = self._budget_of_fit(), type(self).__name__
-        return StepBudgets(steps, *budget, self.shares, estimator=name, leak=leak)
+        more = {"estimator": name, "leak": leak, "users": users}
+        return StepBudgets(steps, *budget, self.shares, **more)
+
+    def _apart(self, X: Any) -> tuple[Any, UserRows | None]:
+        """Return the columns of the steps, and the users of the rows, if any."""
+        if self.user_feature is None:
+            return X, None
+        X, ids = column_apart(X, self.user_feature, "user_feature")
+        return X, users_of_rows(ids, table_shape(X)[0])
+
+    def _asked(self, X: Any, params: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+        """Return a fitted model, and rows and parameters as its methods take them."""
+        model = self._fitted()
+        if self.user_feature is None:
+            return model, X, params
+        X, ids = column_apart(X, self.user_feature, "user_feature")
+        if isinstance(model[-1], PersonalEstimator):
+            rows = model[:-1].transform(X) if len(model) > 1 else X
+            return model[-1], rows, {"users": ids, **params}
+        return model, X, params
 
     # -- the way of a fit ------------------------------------------------------------
 
@@ -285,15 +323,16 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
             pipeline, own = self._unfitted(), self.accountant
             accountant = self._governing_accountant() if own is None else own
             _check_metadata(pipeline, method, params)
+            X, users = self._apart(X)
             table = _rows_of(X, self.steps)
             all_steps = list(steps_of("", pipeline, table))
-            steps = private_steps(all_steps)
+            steps = private_steps(all_steps, users is not None)
             leak = self._refused_leak(pipeline)
             if self._run_seed is not None:  # that of a run of a seeded search
                 for number, step in enumerate(steps, start=1):
                     seed = (_SEEDS_APART * self._run_seed + number) % 2**31
                     step.estimator.set_params(noise_seed=seed)
-            budgets = self._budgets(steps, leak)
+            budgets = self._budgets(steps, leak, users)
             fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
             for before, step in pairwise(fitted):  # which may ask it for its units
                 if all(isinstance(part, PrivateEstimator) for part in (before, step)):
@@ -302,9 +341,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
                 check_form_of_others(all_steps)
                 own_params = {} if _routes_metadata() else params
                 budgets.check_forms(X, y, own_params, table)
-            by_rows = budgets.plan.unit is Unit.ROW
-            n_public = table_shape(X)[0] if by_rows else None
-            self._warn_beforehand(n_public, float(self.delta))
+            self._warn_beforehand(budgets.n_public, float(self.delta))
             # A fitted step that is fitted again is charged to the same ledger.
             for step in steps:
                 step.estimator.set_params(accountant=own)
@@ -506,6 +543,7 @@ def make_private_pipeline(
     shares="auto",
     on_leak="raise",
     accountant=None,
+    user_feature=None,
     memory=None,
     verbose=False,
 ):
@@ -516,7 +554,7 @@ def make_private_pipeline(
     *steps : estimators
         Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
-    epsilon, delta, shares, on_leak, accountant, memory, verbose
+    epsilon, delta, shares, on_leak, accountant, user_feature, memory, verbose
         As in :class:`PrivatePipeline`.
 
     Returns

@@ -22,6 +22,7 @@ from .._base.privacy_report import LEAKS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container, take_rows
 from .._tables.clusters import is_on_cluster
 from .._tables.columns import dtypes_of, is_number, own_type
+from .._tables.ids import UserRows
 from .._tables.table import deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
@@ -51,6 +52,7 @@ from ..mechanisms import (
     Concern,
     Exact,
     Mechanism,
+    Neighbors,
     PrivacyPlan,
     Remark,
     SampledGaussian,
@@ -106,7 +108,7 @@ def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
     return {path: shares[path] / total for path in steps}
 
 
-def private_steps(steps: list[Step]) -> list[Step]:
+def private_steps(steps: list[Step], by_user: bool = False) -> list[Step]:
     """Return the private steps of a pipeline, of all of its steps."""
     private = []
     for step in steps:
@@ -125,7 +127,7 @@ def private_steps(steps: list[Step]) -> list[Step]:
             "sklearn.pipeline.Pipeline"
         )
     for step in private:
-        _check_step(step.path, step.estimator)
+        _check_step(step.path, step.estimator, by_user)
     return private
 
 
@@ -201,7 +203,7 @@ def _is_default(value: Any, default: Any) -> bool:
     return value is default or bool(np.ndim(value) == 0 and value == default)
 
 
-def _check_step(path: str, step: Any) -> None:
+def _check_step(path: str, step: Any, by_user: bool) -> None:
     """Refuse a step with its own budget, ledger or noise."""
     kind, whole = type(step).__name__, composition_of(step)
     parameters = inspect.signature(type(step)).parameters
@@ -221,6 +223,8 @@ def _check_step(path: str, step: Any) -> None:
         "pipeline": hasattr(step, "client_feature"),
         f" has {', '.join(changed)}, but the pipeline has the budget: leave it at its "
         f"default, and pass the pipeline shares={{{path!r}: ...}}": changed,
+        f": {kind} {step._why_no_users}": by_user
+        and "users" not in inspect.signature(step.fit).parameters,
         " has an accountant: pass it to the pipeline, which is charged once for all "
         "steps": step.accountant is not None,
         f" has {noise}, but the pipeline sets the noise of its steps: set it to "
@@ -247,17 +251,20 @@ def _check_plan(path: str, step: Any, plan: PrivacyPlan) -> None:
     )
 
 
-def _common_relation(plans: dict[str, PrivacyPlan]) -> tuple[Any, Any]:
-    """Return the relation of all plans, or say which steps differ."""
-    relations = {path: (plan.unit, plan.neighbors) for path, plan in plans.items()}
+def _common_relation(plans: dict[str, PrivacyPlan], by_user: bool) -> tuple[Any, Any]:
+    """Return the relation of all plans, or say which differ, also from users."""
+    relations = {"user_feature": (Unit.USER, Neighbors.REPLACE_ONE)} if by_user else {}
+    for path, plan in plans.items():
+        relations[f"step {path!r}"] = plan.unit, plan.neighbors
     (first, one), *others = relations.items()
     for other, two in others:
         if two != one:
             raise ValueError(
-                f"step {first!r} protects one {one[0]} under {one[1]}, and step "
-                f"{other!r} one {two[0]} under {two[1]}: one guarantee requires the "
-                "same unit and relation in all steps; choose such steps, or fit them "
-                "with separate budgets in sklearn.pipeline.Pipeline"
+                f"{first} protects one {one[0]} under {one[1]}, and "
+                f"{other} one {two[0]} under {two[1]}: one guarantee requires the "
+                "same unit and relation in all steps; choose such steps, for users "
+                'with neighbors="replace-one", or fit them with separate budgets in '
+                "sklearn.pipeline.Pipeline"
             )
     return one
 
@@ -277,8 +284,9 @@ class StepBudgets:
         *,
         estimator: str,
         leak: str = "",
+        users: UserRows | None = None,
     ) -> None:
-        self._epsilon, self._delta = epsilon, delta
+        self._epsilon, self._delta, self._users = epsilon, delta, users
         self._steps = {step.path: step for step in steps}
         assert steps[0].rows is not None
         self._n_rows = steps[0].rows.shape[0]
@@ -291,7 +299,9 @@ class StepBudgets:
             self._deltas = dict.fromkeys(fail, each)
             self._plans |= {path: self._trial(self._steps[path]) for path in fail}
         self._failure = math.fsum(plan.failure for plan in self._plans.values())
-        self._relation = _common_relation(self._plans)
+        self._relation = _common_relation(self._plans, users is not None)
+        n_public = self._n_rows if self._relation[0] is Unit.ROW else None
+        self.n_public = n_public if users is None else len(users)  # who are replaced
         costing = {
             path: self._steps[path].estimator
             for path, plan in self._plans.items()
@@ -350,7 +360,7 @@ class StepBudgets:
         if step.estimator._takes_noise_multiplier and math.isfinite(self._epsilon):
             noise = _TRIAL_NOISE
         delta = self._deltas.get(step.path, self._delta)
-        trial = StepShare(step.path, self._epsilon, delta, noise)
+        trial = StepShare(step.path, self._epsilon, delta, noise, users=self._users)
         plan = planned_within(step, trial)
         _check_plan(step.path, step.estimator, plan)
         return plan
@@ -358,7 +368,6 @@ class StepBudgets:
     def _shares(self, split: dict[str, float]) -> Iterator[tuple[str, StepShare]]:
         """Yield the shares of all steps, by their paths, in order."""
         mechanisms = self._planned(split)
-        n_public = self._n_rows if self._relation[0] is Unit.ROW else None
         for path, plan in self._plans.items():
             planned = mechanisms.get(path)
             epsilon, delta = self._epsilon, self._deltas.get(path, self._delta)
@@ -366,7 +375,8 @@ class StepBudgets:
             if noise is None and planned is not None and math.isfinite(epsilon):
                 epsilon = self._epsilon_within(planned.mu, delta - plan.failure)
             charged = replace(plan, mechanisms=(planned,) if planned else ())
-            yield path, StepShare(path, epsilon, delta, noise, charged, n_public)
+            given = path, epsilon, delta, noise, charged, self.n_public, self._users
+            yield path, StepShare(*given)
 
     def _planned(self, split: dict[str, float]) -> dict[str, Any]:
         """Return a mechanism for each step that costs its share."""

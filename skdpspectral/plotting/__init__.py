@@ -4,6 +4,7 @@ from ._displays import (
     AuditDisplay,
     ClientWeightsDisplay,
     ComponentsDisplay,
+    EffectsDisplay,
     LedgerDisplay,
     StreamDisplay,
 )
@@ -13,6 +14,7 @@ __all__ = [
     "AuditDisplay",
     "ClientWeightsDisplay",
     "ComponentsDisplay",
+    "EffectsDisplay",
     "LedgerDisplay",
     "PrivacyUtilityDisplay",
     "StreamDisplay",

@@ -457,6 +457,100 @@ class ClientWeightsDisplay(Display):
         return cls(weights=weights, clients=estimator.clients_).plot(ax, **bar_kw)
 
 
+# Deviations from the mean of a feature up to which its effect is drawn.
+_DRAWN = 3.0
+
+
+@documented
+class EffectsDisplay(Display):
+    """Visualization of the effect of each feature in a ridge model.
+
+    Parameters
+    ----------
+    places : array-like of shape (n_features, n_points)
+        Values of each feature, in its deviations from the mean.
+    effects : array-like of shape (n_features, n_points)
+        Differences from the prediction at the mean of the feature.
+    feature_names : list of str
+        Labels of the features.
+
+    Attributes
+    ----------
+    {axes_of_display}
+    lines_ : list of matplotlib Line2D
+        Effect of each feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPRidge
+    >>> from skdpspectral.plotting import EffectsDisplay
+    >>> X = np.random.default_rng(0).standard_normal((5000, 2))
+    >>> model = DPRidge(basis="additive", epsilon=4.0).fit(X, np.sin(X[:, 0]))
+    >>> len(EffectsDisplay.from_estimator(model).lines_)
+    2
+    """
+
+    def __init__(self, *, places, effects, feature_names):
+        self.places, self.effects = places, effects
+        self.feature_names = feature_names
+
+    def plot(self, ax=None, **line_kw):
+        """Draw a line per feature.
+
+        Parameters
+        ----------
+        {ax_of_plot}
+        **line_kw : object
+            Arguments of ``ax.plot``, for all lines.
+
+        {plotted}
+        """
+        places = _of_shape("places", self.places, (None, None))
+        effects = _of_shape("effects", self.effects, places.shape)
+        self._start(ax)
+        style, self.lines_ = self._styled(line_kw), []
+        for x, y, name in zip(places, effects, self.feature_names, strict=True):
+            self.lines_ += self.ax_.plot(x, y, **{"label": str(name), **style})
+        self.ax_.set(xlabel="feature (deviations from its mean)", ylabel="effect")
+        self.ax_.legend()
+        return self
+
+    @classmethod
+    def from_estimator(cls, estimator, *, features=None, output=0, ax=None, **line_kw):
+        """Plot effects of a fitted model, from its releases alone.
+
+        Parameters
+        ----------
+        estimator : DPRidge or DPRidgeClassifier
+            Fitted model.
+        features : array-like of int or None, default=None
+            Positions of the features. None draws the seen features whose effects vary
+            most, at most six.
+        output : int, default=0
+            Target or class.
+        ax, **line_kw
+            As in :meth:`plot`.
+
+        {drawn}
+        """
+        _attribute(estimator, "expanded_features_", "pass a fitted DPRidge")
+        steps = np.linspace(-_DRAWN, _DRAWN, 121)
+        rows = estimator.mean_ + steps[:, None] * estimator.scale_
+        found = estimator._effects_of(rows)[:, output]
+        if features is None:
+            features = np.argsort(-found.std(axis=0), kind="stable")
+            features = features[~estimator.unseen_features_[features]][:6]
+        plain = [f"x{j}" for j in range(found.shape[1])]
+        names = getattr(estimator, "feature_names_in_", plain)
+        display = cls(
+            places=np.tile(steps, (len(features), 1)),
+            effects=found[:, features].T,
+            feature_names=[names[j] for j in features],
+        )
+        return display.plot(ax, **line_kw)
+
+
 @documented
 class AuditDisplay(Display):
     r"""Visualization of an attack's error rates and the claimed guarantee.

@@ -7,6 +7,7 @@ scales of numbers.
 
 from __future__ import annotations
 
+import copy
 import datetime
 import math
 import re
@@ -14,7 +15,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from .. import sensitivity
+from .._base.sklearn_compat import take_rows
 from .._linalg.walks import quietly, row_blocks
 from .._statistics.feature_scales import FeatureLaw
 from .._statistics.place_windows import scales_of_features
@@ -203,9 +204,6 @@ _DTYPES = (
 # still longer ones as they are, without normalization.
 _LONG, _SHOWN, _VERY_LONG = 100, 64, 1000
 
-# Integers of more bits are written in hexadecimal digits: decimals take too long.
-_DECIMAL_BITS = 4096
-
 # Beginning and end of the years 1 to 9999, in seconds since 1970; steps of a second.
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
 
@@ -253,7 +251,8 @@ def may_occur(text: str, dtype) -> bool:
     kind = kind_of(own)
     try:
         if kind == NUMBER:
-            return text in (text_of(float(text)), text_of(Decimal(text)))
+            whole = text.removeprefix("-").isdecimal()
+            return text == text_of(int(text) if whole else float(text))
         if kind in (DATE, DAY):
             return datetime.datetime.fromisoformat(text[:19]) is not None
     except (ArithmeticError, ValueError):
@@ -285,16 +284,12 @@ def _text_of_others(value, kind) -> str | type[_NoText] | None:
     if issubclass(kind, float):
         return _text_of_float(float.__float__(value))
     if issubclass(kind, int):
-        return _digits(int.__int__(value))
+        return _normal(str(int.__int__(value)))
     if issubclass(kind, (np.floating, np.integer)):
         # No longer float of numpy is a type of Python.
         return text_of(
             float(value) if kind is np.longdouble else np.generic.item(value)
         )
-    if kind is Decimal:
-        return _text_of_decimal(value)
-    if issubclass(kind, bytes):
-        return _normal(bytes.decode(value, "utf-8", "backslashreplace"))
     if kind.__name__ in ("NAType", "NaTType"):
         return None
     if issubclass(kind, (np.datetime64, np.timedelta64)):
@@ -312,24 +307,7 @@ def _text_of_others(value, kind) -> str | type[_NoText] | None:
 def _text_of_float(value: float) -> str | None:
     if value != value:
         return None
-    return _digits(int(value)) if value.is_integer() else repr(value)
-
-
-def _text_of_decimal(value: Decimal) -> str | None:
-    """Return the text of an equal float or integer, if there is one."""
-    if value.is_nan():
-        return None
-    if value == float(value):
-        return _text_of_float(float(value))
-    exact = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).normalize(value)
-    if exact == exact.to_integral_value() and exact.adjusted() <= _DECIMAL_BITS:
-        return _digits(int(exact))
-    return _normal(str(exact))
-
-
-def _digits(value: int) -> str:
-    short = value.bit_length() <= _DECIMAL_BITS
-    return _normal(str(value) if short else hex(value))
+    return _normal(str(int(value)) if value.is_integer() else repr(value))
 
 
 def _normal(text: str) -> str:
@@ -471,9 +449,24 @@ class Table:
                 "X has a column of numbers or dates whose dtype cannot be converted",
             )
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n_rows, len(self.columns)
+
+    def of_users(self, n_users: int) -> Table:
+        """Return the form of one row of each user; all rows will be read."""
+        other = copy.copy(self)
+        other.n_rows = n_users
+        return other
+
     def read(self) -> Table:
         """Return the table, whose values may then be read."""
         return self
+
+    def at(self, places: np.ndarray) -> Table:
+        """Return the rows at some places."""
+        chosen = read_quietly(lambda: take_rows(self._X, places))
+        return Table(chosen, self.columns, len(places))
 
     def block(self, place: int, rows: slice):
         """Return some rows of a column, in the table's own type."""

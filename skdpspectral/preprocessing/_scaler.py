@@ -227,7 +227,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     # -- the estimator -------------------------------------------------------------
 
     @unweighted
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X, y=None, *, users=None) -> Self:
         """Release the location and scale of each feature of X.
 
         Parameters
@@ -236,6 +236,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             {X_by_block} Reading blocks takes constant memory. ``missing="mean"`` allows
             NaN. Sparse rows require ``with_mean=False`` and no `bounds`.
         {y_ignored}
+        {users_of_rows}
 
         {outcome_of_fit}
         """
@@ -249,6 +250,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 in_blocks=True,
                 allow_nan=self._allows_nan(),
             )
+            unread = self._by_user(unread, users)
             scales = self._statistic(*unread.shape)
             plan = self._planned(scales, in_fit=True)
             # It is charged here, and values are read from here on.

@@ -250,7 +250,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         {returns_plan}
         """
         self._check_parameters()
-        table = self._table(X)
+        table, users = self._table(X), self._users_at_hand()
+        table = table if users is None else table.of_users(len(users))
         return self._planned(self._statistics_of(table, self._public_categories(table)))
 
     def _statistics(self, n_samples, n_numbers, n_columns) -> TableStatistics:
@@ -359,7 +360,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     # -- the estimator -------------------------------------------------------------
 
     @unweighted
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X, y=None, *, users=None) -> Self:
         """Release the scales of numbers and the categories of text columns.
 
         Parameters
@@ -369,12 +370,13 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             object array or a list are treated as categories. None, NaN, NaT and NA are
             missing.
         {y_ignored}
+        {users_of_rows}
 
         {outcome_of_fit}
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            unread = self._table(X, compared=self, reset=True)
+            unread = self._by_user(self._table(X, compared=self, reset=True), users)
             public = self._public_categories(unread)
             statistics = self._statistics_of(unread, public)
             plan = self._planned(statistics, in_fit=True)
@@ -528,16 +530,17 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         kinds = self.kinds_.items()
         if USER in self.kinds_.values():
             return None
-        sides, unseen = [], iter(self.unseen_features_)
-        for name, kind in kinds:
+        sides, of_blocks, unseen = [], list[int](), iter(self.unseen_features_)
+        for number, (name, kind) in enumerate(kinds):
             names = self._names_of(name, kind)
+            of_blocks += [number if kind == CATEGORIES else -1] * len(names)
             side = [(-float(kind == TEXT), 1.0)] * len(names)
             for place in range(len(PARTS.get(kind, ()))):
                 side[place] = (0.0, 0.0) if next(unseen) else (-np.inf, np.inf)
             sides += side
         blocks = sum(kind not in PARTS for _, kind in kinds)
         square = blocks + np.sum(~self.unseen_features_)
-        return OutputUnits(np.transpose(sides), float(square))
+        return OutputUnits(np.transpose(sides), float(square), np.array(of_blocks))
 
 
 def _found(table: Table, public: Mapping[str, list[str]]) -> list[int]:

@@ -10,8 +10,9 @@ from scipy import sparse
 from sklearn.base import clone
 
 from .._base.estimator import PrivateEstimator
+from .._base.personal import UserModels
 from .._tables.clusters import ClusterUsers
-from .._tables.ids import IdIndex, joined_ids
+from .._tables.ids import IdIndex, id_array
 from .._tables.table import table_shape
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from ._item_models import MOST_ITEMS, MOST_RATERS, FoundItems
@@ -171,36 +172,28 @@ class CatalogEstimator(PrivateEstimator):
 
 
 @dataclass(frozen=True)
-class RaterModels:
-    """Weights of users, and the items that they rated.
-
-    `index`: ids; None for no user.
-    `weights` (n_users, q): weights on the items' features.
-    `pointer` (n_users + 1,): where the items of each user begin and end.
-    """
+class RaterModels(UserModels):
+    """Weights of users on the items' features, and an array of each user's items."""
 
     entries: ClassVar[tuple[str, ...]] = ("weights", "items")
 
-    index: IdIndex | None
     weights: np.ndarray
-    pointer: np.ndarray
     items: np.ndarray
 
     @classmethod
     def empty(cls, n_features: int) -> RaterModels:
-        none = np.zeros(0, dtype=np.int32)
-        return cls(None, np.zeros((0, n_features)), np.zeros(1, dtype=np.int64), none)
+        return cls(None, np.zeros((0, n_features)), np.zeros(0, dtype=object))
 
     @classmethod
     def fitted(cls, index: IdIndex, weights, rows: UserRatings) -> RaterModels:
         """Make models of users who were fitted to their ratings."""
-        return cls(index.without_codes(), weights, rows.pointer, rows.items)
+        items = _of_arrays(np.split(rows.items, rows.pointer[1:-1])[: rows.n_users])
+        return cls(index.without_codes(), weights, items)
 
-    def codes(self, users, name: str) -> np.ndarray:
-        """Codes of ids, -1 for unknown ones; errors name them."""
-        if self.index is None:
-            return np.full(len(IdIndex(users, name).codes), -1)
-        return self.index.find(users, name)
+    def find(self, users, name: str) -> np.ndarray:
+        """Return codes of ids, -1 for unknown ones; errors name them."""
+        ids = id_array(users, name)
+        return self.codes(ids, len(ids), name)
 
     def weights_or_prior(self) -> np.ndarray:
         """Weights, and a row of zeros behind them that code -1 stands for."""
@@ -208,41 +201,26 @@ class RaterModels:
 
     def seen(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return pairs of a place in `codes` and an item that this user rated."""
-        starts = self.pointer[codes]
-        counts = np.where(codes < 0, 0, self.pointer[codes + 1] - starts)
-        places = np.repeat(np.arange(len(codes)), counts)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return places, self.items[np.repeat(starts, counts) + within]
+        none = np.zeros(0, dtype=np.intp)
+        own = [none if code < 0 else self.items[code] for code in codes]
+        places = np.repeat(np.arange(len(codes)), list(map(len, own)))
+        return places, np.concatenate([none, *own])
 
-    def code_of(self, user) -> int:
-        """Code of one user, -1 for an unknown one."""
-        return int(self.codes([user], "user")[0])
-
-    def arrays(self, code: int) -> dict[str, np.ndarray]:
-        """Arrays of one user, without the id; none of a negative code."""
-        if code < 0:
-            return {}
-        items = self.items[self.pointer[code] : self.pointer[code + 1]]
-        return {"weights": self.weights[code : code + 1], "items": items}
+    def arrays(self, code: int | None = None) -> dict[str, np.ndarray]:
+        """Return arrays by name, of all users or one; none of a negative code."""
+        found = super().arrays(code)
+        if found and code is not None:
+            found["items"] = found["items"][0]
+        return found
 
     @classmethod
     def of_file(cls, index: IdIndex, arrays: dict[str, np.ndarray]) -> RaterModels:
-        """Make models of what :meth:`arrays` gave of one user."""
-        return cls(index, pointer=np.array([0, len(arrays["items"])]), **arrays)
+        return cls(index, arrays["weights"], _of_arrays([arrays["items"]]))
 
-    def updated(self, new: RaterModels) -> RaterModels:
-        """Return models with those of some users replaced or added."""
-        if self.index is None:
-            return new
-        codes = self.index.find(new.index.ids, "users")
-        kept = np.ones(len(self.weights), dtype=bool)
-        kept[codes[codes >= 0]] = False
-        _, items = self.seen(np.flatnonzero(kept))
-        counts = np.concatenate([np.diff(self.pointer)[kept], np.diff(new.pointer)])
-        ids = joined_ids([self.index.ids[kept], new.index.ids], "users")
-        return RaterModels(
-            IdIndex(ids, "users").without_codes(),
-            np.concatenate([self.weights[kept], new.weights]),
-            np.concatenate(([0], np.cumsum(counts))),
-            np.concatenate([items, new.items]),
-        )
+
+def _of_arrays(arrays: list) -> np.ndarray:
+    """Return an array of arrays, which numpy does not join."""
+    out = np.empty(len(arrays), dtype=object)
+    for place, array in enumerate(arrays):
+        out[place] = array
+    return out

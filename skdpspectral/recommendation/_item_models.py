@@ -242,7 +242,7 @@ class RatingsModel(Combination):
     n_jobs: int | None = None
 
     def parts(self) -> dict[str, UserSum]:
-        p, k = len(self.features), self.n_tastes
+        p, k = len(self.features), self.n_factors
         parts = {
             "offsets": UserSum("offsets", (2 * p + 3,), self.n_jobs),
             "residuals": UserSum("residuals", (p + 1,), self.n_jobs),
@@ -252,7 +252,7 @@ class RatingsModel(Combination):
         return parts
 
     def shares(self) -> dict[str, float]:
-        return _WITH_FACTORS if self.n_tastes else _TWO_ROUNDS
+        return _WITH_FACTORS if self.n_factors else _TWO_ROUNDS
 
     def remarks(self) -> tuple[str, ...]:
         most = "the number of item features (at most 24) plus 2"
@@ -260,12 +260,7 @@ class RatingsModel(Combination):
 
     @property
     def n_factors(self) -> int:
-        """Number of private factors after a fit."""
-        return self.n_tastes
-
-    @property
-    def n_tastes(self) -> int:
-        """Number of tastes, at most that of features in users' models."""
+        """Number of private factors, at most that of features in users' models."""
         n_columns = min(self.features.shape[1], _kernels_models.MOST_TASTES)
         return min(self.n_components, n_columns + 2)
 
@@ -273,7 +268,7 @@ class RatingsModel(Combination):
         """Release all rounds; return the result for the items."""
         step = progress.step if progress else (lambda _: None)
         model, found = self._offsets(release, rows, step)
-        if self.n_tastes:
+        if self.n_factors:
             model = self._with_factors(release, rows, model, found)
             step(3)
         return FoundItems(model, found.logged, found.counts)
@@ -300,7 +295,7 @@ class RatingsModel(Combination):
     def _with_factors(self, release, rows, model: ItemModel, found: ItemOffsets):
         """Release products of residuals and tastes, and add factors from them."""
         # Public components first, then popularity, then the factor of offsets.
-        order = [*range(2, model.features.shape[1]), 1][: self.n_tastes]
+        order = [*range(2, model.features.shape[1]), 1][: self.n_factors]
 
         products = partial(_products, model=model, order=order)
         third = self.parts()["factors"].run(release, rows, products)

@@ -416,7 +416,7 @@ class DPMatrixFactorization(
         """
         check_is_fitted(self)
         users, items = Ratings(self, X, reset=False, rated=False).read().ids()
-        own = self._models().codes(users, "user_feature")
+        own = self._models().find(users, "user_feature")
         self._warn_of_unknown(own)
         return self._predicted(own, items)
 
@@ -462,7 +462,7 @@ class DPMatrixFactorization(
         check_is_fitted(self)
         self._check_parameters()
         parts = list(Ratings(self, X, y, reset=False).read().parts())
-        find = self._models().codes
+        find = self._models().find
         own = [find(part.users, "user_feature") for part in parts]
         self._warn_of_unknown(np.concatenate(own))
         found = map(self._predicted, own, (part.items for part in parts))
@@ -537,7 +537,7 @@ class DPMatrixFactorization(
             popularity = 1.0 if self._of_clicks() else 2.0
         n, popularity = _check_lists(n, exclude_seen, popularity, as_frame)
         models = self._models()
-        own = models.codes(users, "users")
+        own = models.find(users, "users")
         self._warn_of_unknown(own, "users")
         weights = models.weights_or_prior()
         n = min(n, len(self.items_))
@@ -624,8 +624,7 @@ class DPMatrixFactorization(
         ratings = Ratings(self, X, y, reset=False).read()
         rows, index = self._grouped(ratings, read_catalog(self.items_))
         models = self._models()
-        if models.index is not None:
-            models.index.find(index.ids, "user_feature")  # of one kind with the others
+        models.check_kind(index, "user_feature")
         self._personal = models.updated(self._fitted_users(rows, index))
         return self
 

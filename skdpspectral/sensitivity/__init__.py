@@ -6,7 +6,6 @@ documentation, whose index ties each lemma to its function and its test.
 """
 
 from ._moments import (
-    block_vote_sensitivity,
     box_radius,
     category_counts_sensitivity,
     category_failure,
@@ -34,6 +33,7 @@ from ._moments import (
     power_product_sensitivity,
     projector_sum_sensitivity,
     regression_diameter,
+    residual_moments_sensitivity,
     score_sensitivity,
     second_moment_ratio,
     second_moment_sensitivity,
@@ -52,7 +52,6 @@ from ._spiked import (
 )
 
 __all__ = [
-    "block_vote_sensitivity",
     "box_radius",
     "category_counts_sensitivity",
     "category_failure",
@@ -82,6 +81,7 @@ __all__ = [
     "power_product_sensitivity",
     "projector_sum_sensitivity",
     "regression_diameter",
+    "residual_moments_sensitivity",
     "score_sensitivity",
     "second_moment_ratio",
     "second_moment_sensitivity",

@@ -188,22 +188,6 @@ def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
     return sum_sensitivity(0.5 * math.sqrt(n_votes), neighbors)
 
 
-def block_vote_sensitivity(neighbors: Neighbors | str, *, by_id: bool) -> float:
-    """Sensitivity of a sum over disjoint blocks of votes in [0, 1].
-
-    A unit is in one block, whose vote may be any function of its units. Units are dealt
-    by position, or by their own id alone (`by_id`). One that is replaced under another
-    id may leave one block and join another: the sensitivity is then 2, and 1 otherwise.
-    Positions are public under replace-one alone.
-    """
-    replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
-    if not (replaced or by_id):
-        raise ValueError(
-            f"units are dealt by position under {neighbors}; deal them by id"
-        )
-    return 2.0 if replaced and by_id else 1.0
-
-
 def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
     r"""Sensitivity of a sum over units of one s s' each, with s of unit norm or zero.
 
@@ -409,6 +393,18 @@ def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
     check_counts(n_features=n_features)
     one = joint_moments_sensitivity(1.0, n_samples, free_moment_weight(1), 1)
     return math.sqrt(n_features) * one
+
+
+def residual_moments_sensitivity(n_samples: int, n_targets: int = 1) -> float:
+    r"""Sensitivity of means of scores with their weighted second moments.
+
+    Each row contributes :math:`(u_j, \sqrt{1/2}\, u_j u_j')` for each of k targets,
+    with vectors :math:`u_j` of norm at most 1. The l2-sensitivity of the mean over n
+    rows is :math:`2 \sqrt k / n` under replace-one, attained: second moments of this
+    weight cost nothing beside the means, in any number of dimensions.
+    """
+    check_counts(n_targets=n_targets)
+    return math.sqrt(n_targets) * mean_sensitivity(1.0, n_samples)
 
 
 def gradient_norm(clip_norm: float, nu: float) -> float:

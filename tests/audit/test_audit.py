@@ -129,6 +129,31 @@ def test_a_generator_that_a_function_holds_is_not_copied_into_jobs():
     assert not found.repeated
 
 
+def coins_as_rows(n_coins):
+    """Canaries whose data are the coins, and what is published are scores."""
+    return Canaries(n_coins, lambda coins: (coins,), lambda found, _: found)
+
+
+@pytest.mark.parametrize(("n_coins", "epsilon"), [(300, 2.0), (1_770, 0.5)])
+def test_few_coins_without_any_noise_refute_a_claim(n_coins, epsilon):
+    given = {"n_fits": 1, "epsilon": epsilon, "random_state": 0}
+    assert audit_in_few_fits(np.double, coins_as_rows(n_coins), **given).violated
+
+
+def test_coins_are_not_the_numbers_of_a_function_with_the_same_seed():
+    def noisy(coins):
+        return coins - np.random.default_rng(0).laplace(size=len(coins))
+
+    given = {"n_fits": 1, "epsilon": 1.0, "assume": "independent", "random_state": 0}
+    assert not audit_in_few_fits(noisy, coins_as_rows(1_000), **given).violated
+
+
+@pytest.mark.parametrize("given", [{"delta": -0.1}, {"assume": "gaussian"}])
+def test_deltas_are_possible_ones(given):
+    with pytest.raises(ValueError, match="delta"):
+        audit_in_few_fits(np.double, coins_as_rows(20), epsilon=1.0, **given)
+
+
 def test_noise_of_one_seed_in_all_fits_is_found():
     audited = clone(PCA).set_params(noise_seed=3)
     found = [

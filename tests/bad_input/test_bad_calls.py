@@ -32,7 +32,6 @@ from skdpspectral.decomposition import (
 from skdpspectral.linear_model import (
     Alternation,
     PrivateRounds,
-    personalize,
 )
 from skdpspectral.metrics import captured_variance, subspace_distance
 from skdpspectral.neural_network import Adam, JMEAdam, UserNetwork
@@ -432,6 +431,10 @@ CALLS = [
     ("X", use("DPStandardScaler", "inverse_transform", ROWS[:, :2])),
     *(("alphas", use("DPRidge", "path", v)) for v in ([-1.0], 1.0, ["a"])),
     *(("level", use("DPRidge", "conf_int", v)) for v in (1.0, "95 %", NAN)),
+    ("target", use("DPRidge", "conf_int", target="sample")),
+    ("levels", use("DPRidge", "conf_int", levels="first")),
+    ("feature_names", use("DPRidge", "summary", feature_names=["a"])),
+    ("intervals=True", use("DPRidge", "row_weights", ROWS)),
     ("users|in fit it contained", use(LRS, "predict", ROWS, users=WORDS)),
     ("users|user_feature|cross_val_score", use(LRS, "predict", ROWS)),
     ("users|must be left out", use("alone", "predict", ROWS, users=IDS)),
@@ -448,7 +451,6 @@ CALLS = [
     ("users|user_feature", use("column", "predict", WITH_IDS, users=IDS)),
     ("sample_weight", use(LRS, "score", ROWS, TARGETS, np.ones(9), users=IDS)),
     ("no model|personalize", use(LRS, "save", "never.npz", user=987)),
-    ("PrivateRounds", lambda s: personalize(PrivateRounds(), ROWS, TARGETS)),
     ("fit_intercept__ridge", use(LRS, "set_params", fit_intercept__ridge=0.2)),
     ("users must be passed", use(NETS, "predict", ROWS)),
     ("user must be passed", use(NETS, "get_network")),

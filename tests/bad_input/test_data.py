@@ -108,6 +108,7 @@ OF_IDS = {
     "few": (IDS[:9], "one id per row"),
     "many": (np.r_[IDS, 1], "one id per row"),
     "column": (IDS[:, None], "one id per row"),
+    "nested lists": (IDS[:, None].tolist(), "one id per row"),
     "frame": (pd.DataFrame({"id": IDS}), "one id per row"),
     "mapping": (dict.fromkeys(range(60)), "one id per row"),
 }
@@ -117,7 +118,6 @@ WRONG_IDS = {
     "NA": ([*SECRETS[1:], pd.NA], "missing"),
     "NaT": (np.r_[DAYS[:59, 0], np.datetime64("NaT")], "integers or text"),
     "polars": (pl.Series([*SECRETS[1:], None]), "missing"),
-    "lists": ([[SECRET]] * 60, "integers or text"),
     "beyond 2**53": (np.full(60, 2.0**53), "not exact"),
 }
 
@@ -196,6 +196,8 @@ OF_X += (
     "personalize",
     "recommend",
     "path",
+    "row_weights",
+    "effects",
 )
 OF_NOTHING = (
     "publish",
@@ -203,6 +205,7 @@ OF_NOTHING = (
     "get_coef",
     "get_intercept",
     "conf_int",
+    "summary",
 )
 OF_NOTHING += ("get_network", "get_prompt", "get_covariance", "get_precision")
 

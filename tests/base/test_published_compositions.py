@@ -76,7 +76,7 @@ def private_search(estimator, X, y, space=None):
 
 
 def grid(estimator, X, y):
-    split = PrivateSplit(2, user_feature=0)
+    split = PrivateSplit(2, user_feature=0, whole_users=False)
     return GridSearchCV(estimator, {}, scoring=scorer(), cv=split).fit(X, y)
 
 
@@ -233,7 +233,7 @@ def test_scorers_lose_their_ledger_and_their_seed(tmp_path):
     scoring = make_private_scorer(
         "squared_error", 50.0, accountant=ledger, limit=16.0, user_feature=0
     )
-    cv = PrivateSplit(2, user_feature=0)
+    cv = PrivateSplit(2, user_feature=0, whole_users=False)
     fitted = GridSearchCV(ESTIMATORS["LRSRegressor"], {}, scoring=scoring, cv=cv)
     fitted.fit(X, y)
     assert b"where-it-is" in pickle.dumps(fitted)

@@ -17,7 +17,8 @@ METHODS = ("transform", "predict", "predict_proba", "score_samples", "get_covari
 def shown(model, X):
     """Return what a model holds and makes of rows, ledgers and seeds apart."""
     held = public_of(model) | {"(accountant)": None, "(noise_seed)": None}
-    # Files have lists for tuples.
+    # Files have lists for tuples and ranges.
+    held = {k: list(v) if isinstance(v, range) else v for k, v in held.items()}
     plain = str.maketrans("", "", "\"'")
     found = {k: str(encode(v)).replace("tuple", "list") for k, v in held.items()}
     found = {name: value.translate(plain) for name, value in found.items()}

@@ -226,7 +226,9 @@ def test_cross_validation_says_which_users_folds_leave_out():
         assert seen == ["4000 of 4000 rows belong"[:20]] * 3
         assert np.all(np.abs(strangers) < 0.01)
         assert scores(GroupKFold(3), **groups)[1] == seen
-        known, seen = scores(PrivateSplit(3, random_state=0), **groups)
+        known, seen = scores(
+            PrivateSplit(3, whole_users=False, random_state=0), **groups
+        )
         assert seen == []
         assert known.min() > 0.9
         assert scores(KFold(3, shuffle=True, random_state=0))[1] == []

@@ -118,9 +118,8 @@ def test_error_is_that_of_first_order_theory():
     200 seeded fits: the mean has a relative standard error of 2 %; it must lie within
     10 %, where noise 10 % off (21 % in the square) would not.
     """
-    X, _ = spiked(20_000, 12)
-    unit = normalize(X)
-    values, vectors = np.linalg.eigh(unit.T @ unit / len(X))
+    X = normalize(spiked(20_000, 12)[0])  # of one length, to which all are clipped
+    values, vectors = np.linalg.eigh(X.T @ X / len(X))
     values, exact = values[::-1], vectors.T[::-1][:2]
     distances = [
         subspace_distance(

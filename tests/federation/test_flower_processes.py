@@ -94,7 +94,7 @@ def give_sites(made, *names, **budgets):
     for place, name in enumerate(NAMES):
         if name in (names or NAMES):
             budget = [budgets.get(name, 9.0), 1e-4]
-            made.give_site(name, budget=budget, noise_seed=place)
+            made.give_site(name, budget=budget, noise_seed=None if budgets else place)
 
 
 def give_rows(made, task, *names, study="study"):

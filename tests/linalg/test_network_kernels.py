@@ -89,34 +89,6 @@ def test_curvatures_are_squares_of_derivatives(sizes, q):
         np.testing.assert_allclose(found[:, j], expected, rtol=1e-6, atol=1e-8)
 
 
-def test_networks_of_users_are_those_of_one_network():
-    """The same weights give what the kernels of public networks give."""
-    rng = np.random.default_rng(2)
-    layout = Layout((4, 6, 3, 1))
-    whole = rng.standard_normal((2, layout.n_parameters))
-    X = rng.standard_normal((2, 7, 4))
-    found = networks.user_activations(layout, whole, np.zeros((2, 0)), X)[-1][:, :, 0]
-    for own, rows, outputs in zip(whole, X, found, strict=True):
-        layers = layout.layers(own)
-        found = networks.activations(layers, rows[:, None], "tanh")
-        expected = found[-1][:, 0, 0]
-        np.testing.assert_allclose(outputs, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_whole_weights():
-    rng = np.random.default_rng(3)
-    layout = Layout((3, 2, 1))
-    users = some_networks(rng, 4, layout)
-    U = rng.standard_normal((layout.n_parameters, 2))
-    expected = users.weights @ U.T
-    for row, support, sparse in zip(expected, users.support, users.sparse, strict=True):
-        row[support] += sparse
-    np.testing.assert_allclose(networks.whole_weights(U, users), expected)
-    np.testing.assert_allclose(
-        networks.project_gradients(expected, U), expected @ U, rtol=1e-12
-    )
-
-
 def test_the_support_is_that_of_a_newton_step():
     """Of a linear network with uncorrelated features, the best k weights at once."""
     rng = np.random.default_rng(4)

@@ -409,7 +409,7 @@ def test_parameters_that_were_changed_after_the_fit(data, sparsity):
 def test_cross_validation_knows_the_users(table):
     T, y = table
     model = LRSRegressor(user_feature=0, **EXACT, ridge_shared=1, ridge_sparse=1)
-    cv = PrivateSplit(3, user_feature=0, random_state=0)
+    cv = PrivateSplit(3, user_feature=0, whole_users=False, random_state=0)
     scores = cross_val_score(model, T, y, cv=cv)
     assert scores.min() > 0.8
     splits = list(cv.split(T))
@@ -423,7 +423,9 @@ def test_a_search_without_privacy_finds_the_model(table):
     model = LRSRegressor(user_feature=0, **EXACT)
     grid = {"ridge_sparse": [0.1, 1e6], "sparsity": [0, 1]}
     search = GridSearchCV(
-        model, grid, cv=PrivateSplit(3, user_feature=0, random_state=0)
+        model,
+        grid,
+        cv=PrivateSplit(3, user_feature=0, whole_users=False, random_state=0),
     ).fit(T, y)
     assert search.best_params_ == {"ridge_sparse": 0.1, "sparsity": 1}
 

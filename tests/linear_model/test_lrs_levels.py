@@ -6,13 +6,10 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral.linear_model import (
     UserIntercept,
-    personalize,
 )
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -217,24 +214,6 @@ def test_ids_of_a_batch_are_of_one_kind_with_the_others():
     with pytest.raises(ValueError, match="users contains strings"):
         model.personalize(X, -y, users=users.astype(str))
     np.testing.assert_array_equal(model.get_coef(2**60), coef)
-
-
-@pytest.mark.parametrize("given", [{}, {"user": 77}])
-def test_personalize_through_a_pipeline(given):
-    X, y, users = tasks()
-    T = np.insert(X, 0, users, axis=1)
-    double = FunctionTransformer(lambda T: T * np.array([1, 2, 2, 2, 2.0]))
-    model = make_pipeline(double, LRSRegressor(0, None, user_feature=0)).fit(T, y)
-    new = T[users == 29].copy()
-    new[:, 0] = 77
-    assert personalize(model, new, -y[users == 29], **given) is model
-    direct = model[-1].publish()
-    direct.personalize(double.transform(new), -y[users == 29])
-    found = model.predict(new)
-    np.testing.assert_array_equal(found, direct.predict(double.transform(new)))
-    assert personalize(direct, double.transform(new), y[users == 29]) is direct
-    with pytest.raises(TypeError, match="FunctionTransformer has no method"):
-        personalize(make_pipeline(double).fit(T), new, y[users == 29])
 
 
 # -- files of devices ------------------------------------------------------------------

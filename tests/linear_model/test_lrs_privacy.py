@@ -76,18 +76,13 @@ def regressor(name, **parameters):
 # -- nothing depends on a user but what is released ------------------------------------
 
 
-def with_one_start(name):
-    """Return an estimator whose fits begin alike, also where they begin at random."""
-    return regressor(name, noise_seed=0 if name == "random start" else None)
-
-
 @functools.cache
 def fit_with(name, what=None):
     """Return what a fit with a stranger, or none, lets out and what it releases."""
     place = PLACES[list(STRANGERS).index(what) % len(PLACES)] if what else "end"
     X, y = data(STRANGERS.get(what), place)
     with scripted() as asked, tempfile.TemporaryDirectory() as folder:
-        seen = observed(with_one_start(name), X, y, Path(folder))
+        seen = observed(regressor(name), X, y, Path(folder))
     return seen, asked
 
 
@@ -111,7 +106,7 @@ def test_all_that_is_public_is_a_function_of_the_releases(name):
 def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
     """Given one transcript, to the last bit: the sum with a user is the sum without
     plus what the user would release alone; all within what is charged."""
-    model, (_, without) = with_one_start(name).set_params(verbose=0), fit_with(name)
+    model, (_, without) = regressor(name).set_params(verbose=0), fit_with(name)
     moves = dict.fromkeys(without, 0.0)
     for what, stranger in STRANGERS.items():
         with scripted() as alone:

@@ -464,11 +464,6 @@ def test_bad_scorers_are_refused(change, said):
         make_private_scorer(**arguments)
 
 
-def test_a_score_without_a_budget_of_its_own_is_for_searches():
-    with pytest.raises(ValueError, match="PrivateSearchCV"):
-        make_private_scorer("accuracy")(classifier, X, LABELS)
-
-
 def test_too_large_a_delta_warns():
     scorer = make_private_scorer("accuracy", 1.0, 0.01)
     with pytest.warns(PrivacyLeakWarning, match="delta"):

@@ -167,7 +167,7 @@ def test_an_exact_scorer_reads_users_from_any_table():
 def test_searches_rank_known_users():
     X, y = ratings_table()
     scorer = make_private_scorer("ndcg", None, user_feature=0, k=3)
-    folds = PrivateSplit(5, user_feature=0, random_state=0)
+    folds = PrivateSplit(5, user_feature=0, whole_users=False, random_state=0)
     search = GridSearchCV(Unordered(), {"weight": [0.0, 1.0]}, scoring=scorer, cv=folds)
     assert search.fit(X, y).best_params_ == {"weight": 1.0}
     first, second = search.cv_results_["mean_test_score"]

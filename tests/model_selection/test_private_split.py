@@ -17,6 +17,7 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 
+from skdpspectral import PrivacyLeakWarning
 from skdpspectral.model_selection import PrivateSplit
 
 RNG = np.random.default_rng(0)
@@ -75,7 +76,9 @@ def test_folds_by_labels_are_moved_by_one(cv):
 
 @pytest.mark.parametrize("n_splits", [1, 2, 5])
 def test_folds_of_users_are_not_moved_by_others(n_splits):
-    cv = PrivateSplit(n_splits, user_feature="user_id", random_state=0)
+    cv = PrivateSplit(
+        n_splits, user_feature="user_id", whole_users=False, random_state=0
+    )
     assert moved_by_a_user(cv) == 0
 
 
@@ -105,7 +108,7 @@ def test_rows_of_each_user_are_spread(ids):
         }[ids]
     )
     folds = np.empty(120, dtype=int)
-    cv = PrivateSplit(3, user_feature="user_id", random_state=0)
+    cv = PrivateSplit(3, user_feature="user_id", whole_users=False, random_state=0)
     for number, (_, test) in enumerate(cv.split(table)):
         folds[test] = number
     for _, own in pd.Series(folds).groupby(users):
@@ -115,7 +118,9 @@ def test_rows_of_each_user_are_spread(ids):
     single = pd.DataFrame({"user_id": np.arange(3000)})
     sizes = [len(test) for _, test in cv.split(single)]
     assert np.abs(np.array(sizes) - 1000).max() < 4.5 * np.sqrt(3000 * 2 / 9)
-    ((_, test),) = PrivateSplit(1, user_feature="user_id", random_state=0).split(single)
+    ((_, test),) = PrivateSplit(
+        1, user_feature="user_id", whole_users=False, random_state=0
+    ).split(single)
     assert abs(len(test) - 750) < 4.5 * np.sqrt(3000 * 3 / 16)
 
 
@@ -140,7 +145,7 @@ def test_tables_without_enough_rows_or_users_are_refused():
     with pytest.raises(ValueError, match="n_samples=3"):
         list(PrivateSplit(5).split(X[:3]))
     with pytest.raises(ValueError, match="user_feature"):
-        list(PrivateSplit(2, user_feature="who").split(USERS))
+        list(PrivateSplit(2, user_feature="who", whole_users=False).split(USERS))
 
 
 class UserMean(RegressorMixin, BaseEstimator):
@@ -162,11 +167,11 @@ class UserMean(RegressorMixin, BaseEstimator):
 def test_groups_are_handed_on_without_being_requested(routing):
     rows = USERS[USERS["user_id"].duplicated(keep=False)].to_numpy()
     y = rows[:, 0] + np.random.default_rng(1).normal(size=len(rows)) / 10.0
-    by_column = PrivateSplit(5, user_feature=0, random_state=0)
+    by_column = PrivateSplit(5, user_feature=0, whole_users=False, random_state=0)
     scores = cross_val_score(UserMean(), rows, y, cv=by_column, error_score="raise")
     groups = {"params": {"groups": rows[:, 0]}} if routing else {"groups": rows[:, 0]}
     with sklearn.config_context(enable_metadata_routing=routing):
-        cv = PrivateSplit(5, random_state=0)
+        cv = PrivateSplit(5, whole_users=False, random_state=0)
         found = cross_val_score(UserMean(), rows, y, cv=cv, **groups)
         np.testing.assert_array_equal(found, scores)
         search = GridSearchCV(UserMean(), {"offset": [0.0, 9.0]}, cv=cv)
@@ -183,4 +188,46 @@ def test_groups_are_handed_on_without_being_requested(routing):
 )
 def test_bad_groups(groups, says):
     with pytest.raises(ValueError, match=says):
-        next(PrivateSplit(2).split(np.zeros((6, 1)), groups=groups))
+        next(PrivateSplit(2, whole_users=True).split(np.zeros((6, 1)), groups=groups))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "groups"),
+    [
+        ({"user_feature": "user_id"}, None),
+        ({}, USERS["user_id"]),
+        ({"user_feature": 0, "whole_users": 1}, None),
+        ({"user_feature": 0, "whole_users": "yes"}, None),
+        ({"whole_users": False}, None),
+        ({"whole_users": True}, None),
+    ],
+)
+def test_folds_of_users_say_whether_users_are_whole(arguments, groups):
+    """No default is right for models of users, and for one row of each user."""
+    with pytest.raises(ValueError, match="whole_users must be True or False with"):
+        next(PrivateSplit(2, **arguments).split(USERS, groups=groups))
+
+
+def test_whole_users_are_in_folds_of_equal_numbers():
+    how = {"user_feature": "user_id", "whole_users": True}
+    tests = [test for _, test in PrivateSplit(5, **how).split(USERS)]
+    users = [set(USERS["user_id"].iloc[test]) for test in tests]
+    assert [len(own) for own in users] == [5] * 5
+    assert len(set.union(*users)) == 25
+    ((_, test),) = PrivateSplit(1, **how).split(USERS)
+    assert USERS["user_id"].iloc[test].nunique() == 6
+    with pytest.warns(PrivacyLeakWarning, match="random_state"):
+        list(PrivateSplit(2, random_state=0, **how).split(USERS))
+    with pytest.raises(ValueError, match="26 rows or more, or as many users"):
+        list(PrivateSplit(26, **how).split(USERS))
+
+
+def test_group_k_fold_goes_by_the_rows_of_others():
+    """One user's rows decide on the folds of most others: no guarantee holds."""
+    rng = np.random.default_rng(0)
+    groups = rng.permutation(np.repeat(np.arange(200), rng.integers(1, 20, 200)))
+    sides = []
+    for users in (groups, np.append(groups, np.full(30, groups[0]))):
+        train, _ = next(GroupKFold(5).split(users[:, None], groups=users))
+        sides.append(set(users[train]))
+    assert len((sides[0] ^ sides[1]) - {groups[0]}) > 20

@@ -40,7 +40,7 @@ from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Neighbors, Unit
 from skdpspectral.metrics import captured_variance, make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV
+from skdpspectral.model_selection import PrivateSearchCV, _vote
 from skdpspectral.model_selection._candidates import FitLimit, candidate_model
 from skdpspectral.model_selection._vote import (
     Ballot,
@@ -120,16 +120,15 @@ def test_a_block_in_which_all_fail_votes_for_the_incumbent():
 
 
 @pytest.mark.parametrize("n_challengers", [1, 2, 40])
-@pytest.mark.parametrize("moved", [1.0, 2.0])
-def test_votes_and_fit_cost_what_they_may(n_challengers, moved):
-    budgets = VoteBudgets.within(0.8, 500, n_challengers, moved)
+def test_votes_and_fit_cost_what_they_may(n_challengers):
+    budgets = VoteBudgets.within(0.8, 500, n_challengers)
     total = math.hypot(*(mechanism.mu for mechanism in budgets.mechanisms))
     assert 0.8 * (1.0 - 1e-7) < total <= 0.8
     assert budgets.mu_fit == pytest.approx(0.8 * math.sqrt(0.9))
     asking = [m.mu for m in budgets.mechanisms[:-1]]
     assert len(asking) == 1 + (n_challengers > 1)
     assert math.hypot(*asking) == pytest.approx(0.8 * math.sqrt(0.1))
-    assert {m.sensitivity for m in budgets.mechanisms[:-1]} == {moved}
+    assert {m.sensitivity for m in budgets.mechanisms[:-1]} == {1.0}
 
 
 @pytest.mark.parametrize("n_blocks", [6, "auto"])
@@ -579,10 +578,37 @@ def test_users_are_charged_as_users():
     assert (str(entry.unit), str(entry.neighbors)) == ("user", "add-remove-one")
     assert made.n_blocks_ == 4
     assert made.predict(table).shape == y.shape
-    replaced = users_search(n_blocks=8)
-    replaced.set_params(estimator__neighbors="replace-one")
-    assert replaced.privacy_plan(360, 4)["support"].sensitivity == 2.0
     assert made.privacy_["support"].sensitivity == 1.0
+
+
+def test_users_who_are_replaced_are_dealt_by_rank(asked, monkeypatch):
+    """Blocks have equal numbers of users; another id changes one block alone."""
+    table, y = users_table()
+    other, sizes = table.copy(), []
+    other[table[:, 0] == 7, 0] = 99.0
+    block = _vote._block
+
+    def noted(X, y, rows):
+        if X is not None and len(X) == len(table):
+            sizes.append(len(np.unique(X[rows, 0])))
+        return block(X, y, rows)
+
+    monkeypatch.setattr(_vote, "_block", noted)
+    seen = []
+    for rows in (table, other):
+        made = users_search(noise_seed=0, n_blocks=3, epsilon=200.0)
+        made.set_params(estimator__neighbors="replace-one").fit(rows, y)
+        assert made.privacy_["support"].sensitivity == 1.0
+        seen.append(dict(asked))
+    assert sizes == [20] * 6
+    moved = [n for n in seen[0] if not all(map(np.array_equal, seen[0][n], seen[1][n]))]
+    assert len(moved) <= 1
+    auto = users_search(n_blocks="auto", epsilon=200.0)
+    auto.set_params(estimator__neighbors="replace-one")
+    assert auto.fit(table, y).n_blocks_ == 3
+    assert auto.privacy_plan(60, 4) == auto.privacy_
+    with pytest.raises(ValueError, match='neighbors="replace-one"'):
+        users_search(n_blocks="auto").fit(table, y)
 
 
 def test_an_empty_block_votes_for_nobody(asked):

@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import LRSMLPRegressor, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral.linear_model import personalize
 from skdpspectral.neural_network import AlternatingAdam
 from skdpspectral.neural_network import _network_choices as choices
 
@@ -139,7 +138,8 @@ def test_new_users_train_beside_a_published_model(tmp_path):
     rows = np.column_stack([USERS, X])
     last = clone(model).set_params(user_feature=0)
     pipeline = make_pipeline(FunctionTransformer(), last).fit(rows, Y)
-    personalize(pipeline, rows[mine] + [500, 0, 0, 0], Y[mine])
+    new = pipeline[:-1].transform(rows[mine] + [500, 0, 0, 0])
+    pipeline[-1].personalize(new, Y[mine])
     one, two = (pipeline.predict(rows[mine] + [n, 0, 0, 0]) for n in (0, 500))
     np.testing.assert_array_equal(one, two)
 

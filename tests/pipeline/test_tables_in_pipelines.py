@@ -233,7 +233,7 @@ class Mistaken(DPTableVectorizer):
         return self.far * super().transform(X)
 
     def _output_units(self):
-        return OutputUnits(np.array([[-1.0], [1.0]]), 1.0)
+        return OutputUnits(np.array([[-1.0], [1.0]]), 1.0, np.array([-1]))
 
 
 class Clipped(Mistaken):

@@ -1,5 +1,6 @@
 """Displays of ledgers, components, streams, clients and audits: what they draw."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,13 @@ import pytest
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
-from skdpspectral import DPPCA, FederatedDPPCA, JMECovariance, PrivacyAccountant
+from skdpspectral import (
+    DPPCA,
+    DPRidge,
+    FederatedDPPCA,
+    JMECovariance,
+    PrivacyAccountant,
+)
 from skdpspectral._linalg import eigen
 from skdpspectral._statistics.moments import Rows
 from skdpspectral.audit import audit_in_few_fits, pairs_of_features
@@ -17,6 +24,7 @@ from skdpspectral.plotting import (
     AuditDisplay,
     ClientWeightsDisplay,
     ComponentsDisplay,
+    EffectsDisplay,
     LedgerDisplay,
     StreamDisplay,
 )
@@ -271,3 +279,30 @@ def test_audit_keeps_its_scores_for_the_curve():
     best = norm.cdf(norm.isf(wrong) - result.claimed_mu)
     assert np.max(np.abs(missed - best)) < 0.1
     assert "scores" not in repr(result)
+
+
+def test_effects_are_drawn_about_the_means_of_features():
+    X = np.random.default_rng(0).standard_normal((4000, 3))
+    model = DPRidge(basis="additive", epsilon=8.0, noise_seed=0)
+    model.fit(X + 5.0, np.sin(2.0 * X[:, 1]))
+    display = EffectsDisplay.from_estimator(model, features=[1, 0])
+    first, other = (line.get_ydata() for line in display.lines_)
+    expected = np.sin(2.0 * np.linspace(-1.5, 1.5, 61))
+    np.testing.assert_allclose(first[30:91], expected, atol=0.35)
+    assert np.abs(other[20:101]).max() < 0.2
+    assert first[60] == pytest.approx(0.0)
+    assert display.lines_[0].get_label() == "x1"
+    with pytest.raises(NotFittedError):
+        EffectsDisplay.from_estimator(DPRidge())
+
+
+def test_effects_of_seen_features_are_drawn_without_a_warning_of_names():
+    pd = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).standard_normal((4000, 3)) * [1.0, 0.0, 1.0]
+    model = DPRidge(basis="additive", epsilon=8.0, noise_seed=0)
+    with warnings.catch_warnings(record=True):
+        model.fit(pd.DataFrame(X, columns=list("abc")), X[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        display = EffectsDisplay.from_estimator(model)
+    assert sorted(line.get_label() for line in display.lines_) == ["a", "c"]

@@ -121,7 +121,6 @@ KNOWN = [
     (pd.Timedelta("1h"), "0 days 01:00:00"),
     (datetime.time(12, 30), "12:30:00"),
     (np.timedelta64("NaT"), None),
-    (Decimal("0.5"), "0.5"),
 ]
 
 

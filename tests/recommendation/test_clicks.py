@@ -44,7 +44,9 @@ def test_lists_are_better_than_popularity(features):
     Of 1500 users a difference of means over lists has a standard error of .006 at most.
     """
     rows = two_tastes()
-    train, test = next(PrivateSplit(4, user_feature=0, random_state=0).split(rows))
+    train, test = next(
+        PrivateSplit(4, user_feature=0, whole_users=False, random_state=0).split(rows)
+    )
     kinds = (np.arange(60) % 2)[:, None].astype(float)
     users = np.unique(rows[test, 0])
     found = []

@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skdpspectral._linalg.per_user import eliminate_upper
 from skdpspectral.recommendation import _kernels_models as answers
 from skdpspectral.recommendation._kernels import RatingsChunk, UserRatings
 from skdpspectral.recommendation._kernels_models import (
@@ -18,8 +17,6 @@ from skdpspectral.recommendation._kernels_models import (
     click_weights,
     item_model,
     pair_contributions,
-    principal_columns,
-    public_columns,
     residual_contributions,
     shrink,
     taste_contributions,
@@ -132,27 +129,6 @@ def test_clicks_are_of_unit_norm_whatever_the_ratings():
     assert np.abs(found - expected).max() < 4 * STEP
 
 
-def test_a_user_without_ratings_answers_with_zeros():
-    block = block_of({}, {})
-    assert not click_contributions(block).any()
-    assert not pair_contributions(block, np.arange(3), np.ones(3) / 3**0.5).any()
-    assert not centered_contributions(block).any()
-    assert not residual_contributions(block, np.zeros(0)).any()
-    assert not taste_contributions(block, np.zeros(0), np.ones((2, 2))).any()
-
-
-def test_residuals_and_tastes_have_their_directions():
-    rng = np.random.default_rng(0)
-    block = block_of(dict.fromkeys(range(10), 1.0))
-    residuals, tastes = rng.uniform(-1, 1, 10), rng.standard_normal((1, 2))
-    unit = residuals / np.linalg.norm(residuals)
-    found = residual_contributions(block, residuals)[:10] * STEP
-    assert found == pytest.approx(0.992 * unit, abs=2 * STEP)
-    found = taste_contributions(block, residuals, tastes)[:10] * STEP
-    expected = np.outer(unit, tastes / np.linalg.norm(tastes))
-    assert found == pytest.approx(expected, abs=1e-5)
-
-
 def test_users_are_fitted_by_ridge_regressions():
     rng = np.random.default_rng(1)
     users = [
@@ -249,19 +225,6 @@ def test_the_bound_of_pairs_leaves_room_for_rounding():
     assert square * (1 + Fraction(4, 10**5)) + side < 1
 
 
-def test_upper_triangles_are_all_that_is_eliminated():
-    rng = np.random.default_rng(5)
-    roots = rng.normal(size=(9, 6, 4))
-    gram = np.einsum("kiu,kju->iju", roots, roots)
-    right = rng.normal(size=(6, 4))
-    upper, solved = gram.copy(), right.copy()
-    upper[np.tril_indices(6, -1)] = np.nan
-    eliminate_upper(upper, solved)
-    for user in range(4):
-        expected = np.linalg.solve(gram[:, :, user], right[:, user])
-        assert solved[:, user] == pytest.approx(expected, rel=1e-6)
-
-
 def test_shrinking_finds_values_and_their_spread():
     """Of 4000 items with a known law; errors of five standard errors at most."""
     rng = np.random.default_rng(2)
@@ -276,22 +239,3 @@ def test_shrinking_finds_values_and_their_spread():
     assert found.prior == pytest.approx(design @ [0.4, -0.3], abs=0.15)
     errors = (found.values - truth) ** 2 / found.variance
     assert errors.mean() == pytest.approx(1.0, abs=5 * math.sqrt(2 / n))
-
-
-def test_public_columns_do_not_know_their_units():
-    rng = np.random.default_rng(3)
-    features = np.column_stack([rng.normal(size=(20, 2)), np.full(20, 7.0)])
-    found = public_columns(features)
-    assert not found[:, 2].any()  # constant columns say nothing
-    found = found[:, :2]
-    assert found.mean(axis=0) == pytest.approx([0, 0], abs=1e-12)
-    assert found.std(axis=0) == pytest.approx([1, 1])
-    scaled = public_columns(features[:, :2] * [1e300, 1e-300])
-    assert scaled == pytest.approx(found)
-    assert public_columns(np.zeros((5, 0))).shape == (5, 0)
-    counts = rng.uniform(1, 2, 20)
-    scores = principal_columns(found, counts, 0.0)
-    second = scores.T @ (scores * (counts / counts.sum())[:, None])
-    assert second[0, 0] == pytest.approx(1.0)
-    assert second == pytest.approx(np.diag(np.diag(second)), abs=1e-12)
-    assert not principal_columns(np.zeros((20, 2)), counts, 0.0).any()

@@ -22,7 +22,7 @@ from skdpspectral import (
     PrivacyAccountant,
 )
 from skdpspectral.datasets import make_ratings
-from skdpspectral.linear_model import UserIntercept, personalize
+from skdpspectral.linear_model import UserIntercept
 from skdpspectral.recommendation._kernels_models import component_columns
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -336,14 +336,14 @@ def test_new_users_through_the_pipeline_as_alone_and_by_the_published_steps(tmp_
     model = make_pipeline(embedding(item_features=FEATURES), users_of())
     model.fit(X[old], Y[old])
     shared = make_pipeline(*(step.publish() for step in model))
-    assert personalize(shared, X[~old], Y[~old]) is shared
+    shared[-1].personalize(shared[:-1].transform(X[~old]), Y[~old])
     expected = shared.predict(X[~old])
     errors = np.sqrt(np.mean((expected - Y[~old]) ** 2)), Y[~old].std()
     assert errors[0] < 0.9 * errors[1]
     for user in (251, 280):
         own = X[:, 0] == user
         alone = make_pipeline(*(step.publish() for step in model))
-        personalize(alone, X[own], Y[own])
+        alone[-1].personalize(alone[:-1].transform(X[own]), Y[own])
         np.testing.assert_array_equal(alone.predict(X[own]), shared.predict(X[own]))
         shared[-1].save(tmp_path / "device.npz", user=user)
         device = make_pipeline(model[0], LRSRegressor.load(tmp_path / "device.npz"))

@@ -41,7 +41,9 @@ def rows_of(user):
 @without_privacy
 def test_it_beats_rules_without_any_release():
     """Margins are a tenth of a rating and more; noise moves the errors by .01."""
-    train, test = next(PrivateSplit(5, user_feature=0, random_state=0).split(X))
+    train, test = next(
+        PrivateSplit(5, user_feature=0, whole_users=False, random_state=0).split(X)
+    )
     counts = np.maximum(np.bincount(X[train, 0]), 1)
     own = np.bincount(X[train, 0], Y[train]) / counts
     local = rmse(own[X[test, 0]], Y[test])
@@ -59,7 +61,9 @@ def test_more_ratings_of_a_new_user_help():
     model = clone(MODEL).fit(X[~new], Y[~new])
     cold = rmse(model.predict(X[new]), Y[new])
     assert cold < rmse(np.full(new.sum(), Y[~new].mean()), Y[new])
-    train, test = next(PrivateSplit(2, user_feature=0, random_state=0).split(X[new]))
+    train, test = next(
+        PrivateSplit(2, user_feature=0, whole_users=False, random_state=0).split(X[new])
+    )
     model.personalize(X[new][train], Y[new][train])
     warm = rmse(model.predict(X[new][test]), Y[new][test])
     assert warm < cold - 0.03
@@ -124,7 +128,9 @@ def test_every_kind_of_table_gives_the_same_model():
 
 def test_columns_that_are_not_named_teach_nothing():
     frame = pd.DataFrame({"user_id": X[:, 0], "item_id": X[:, 1], "rating": Y})
-    train, test = next(PrivateSplit(5, user_feature=0, random_state=0).split(X))
+    train, test = next(
+        PrivateSplit(5, user_feature=0, whole_users=False, random_state=0).split(X)
+    )
     with pytest.warns(UserWarning, match="not used: rating"):
         model = clone(MODEL).fit(frame.iloc[train], Y[train])
     error = rmse(model.predict(frame.iloc[test]), Y[test])
@@ -318,7 +324,8 @@ def test_a_pooled_score_warns():
 
 @pytest.mark.filterwarnings("ignore:a score pooled:skdpspectral.PrivacyLeakWarning")
 @pytest.mark.parametrize(
-    "folds", [PrivateSplit(3, user_feature=0, random_state=0), GroupKFold(3)]
+    "folds",
+    [PrivateSplit(3, user_feature=0, whole_users=False, random_state=0), GroupKFold(3)],
 )
 def test_cross_validation_by_rows_and_by_whole_users(folds):
     with PrivacyAccountant() as accountant:

@@ -157,7 +157,7 @@ def check_own_bits(cls):
             with scripted():
                 model = cls(**{"rating_range": (1, 5), **setting}).fit(*table(users, 3))
             models = model._personal
-            weights = models.weights[models.codes([CANARY], "users")]
+            weights = models.weights[models.find([CANARY], "users")]
             rows = np.array([[CANARY, j] for j in range(7)])
             ids = [CANARY] if len(found) == 0 else [*range(300), CANARY]
             best, scores = model.recommend(ids, 4)

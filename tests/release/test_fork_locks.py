@@ -18,6 +18,7 @@ import pytest
 import skdpspectral
 from skdpspectral import DPPCA
 from skdpspectral._linalg.walks import blocked_second_moment
+from skdpspectral._release.noise import Release
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
@@ -91,6 +92,15 @@ def test_a_child_inherits_no_held_lock(name):
 
 def test_the_locks_are_found():
     assert "skdpspectral._linalg.walks._lock" in shared_locks()
+
+
+def test_a_fork_without_the_hooks_of_python_draws_no_noise(monkeypatch):
+    """As forks of C do: nothing but the number of the process tells."""
+    plan = DPPCA(1, noise_seed=0).privacy_plan(100, 3)
+    release = Release(plan, None, 0)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match="forked copy"):
+        release(next(iter(plan.mechanisms)).name, 0.0)
 
 
 def test_a_child_limits_threads_for_its_own_fits_alone():

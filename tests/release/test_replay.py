@@ -396,9 +396,9 @@ def test_a_deal_of_users_by_their_order_is_found(monkeypatch):
     assert not tally(other_cases("splits", "array")).found
     folds = PrivateSplit._folds_of_users
 
-    def by_order(self, X):
+    def by_order(self, X, groups):
         ids = np.unique(np.asarray(X)[:, 0], return_inverse=True)[1]
-        return (folds(self, X) + ids) % max(self.n_splits, 2)
+        return (folds(self, X, groups) + ids) % max(self.n_splits, 2)
 
     monkeypatch.setattr(PrivateSplit, "_folds_of_users", by_order)
     assert tally(other_cases("splits", "array")).found

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdpspectral import sensitivity
 from skdpspectral._release.noise import noise_generator
 from skdpspectral._release.selection import VoteRelease, draw_option
 from skdpspectral.accounting import calibrate_exponential
@@ -143,32 +142,3 @@ def test_a_plan_with_a_choice_is_written_and_read():
 def test_costs_out_of_range_are_refused(mu):
     with pytest.raises(ValueError, match="mu"):
         calibrate_exponential("choice", mu, 3)
-
-
-@pytest.mark.parametrize(
-    ("neighbors", "by_id", "most"),
-    [("replace-one", False, 1), ("replace-one", True, 2), ("add-remove-one", True, 1)],
-)
-def test_one_unit_moves_its_own_block(neighbors, by_id, most):
-    """The largest move over all votes of three blocks that may change."""
-    blocks = np.zeros(3)
-    moves = set()
-    for old, new in itertools.product(range(3), repeat=2):
-        if not by_id and old != new:
-            continue
-        for votes in itertools.product([0.0, 1.0], repeat=2):
-            before, after = blocks.copy(), blocks.copy()
-            if neighbors == "replace-one":
-                # The unit leaves one block and joins one, whose votes are anything.
-                after[old] = votes[0]
-                after[new] = votes[1]
-            else:
-                after[new] = votes[0]
-            moves.add(abs(after.sum() - before.sum()))
-    assert max(moves) == most
-    assert sensitivity.block_vote_sensitivity(neighbors, by_id=by_id) == most
-
-
-def test_positions_are_not_public_where_units_join():
-    with pytest.raises(ValueError, match="dealt by position"):
-        sensitivity.block_vote_sensitivity("add-remove-one", by_id=False)

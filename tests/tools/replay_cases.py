@@ -1067,9 +1067,9 @@ def deal(splitter, form, table):
 
 
 SPLITTERS = [
-    PrivateSplit(3, user_feature=0, random_state=0),
-    PrivateSplit(1, user_feature=0, random_state=1),
-    PrivateSplit(2, user_feature=0, random_state=2),
+    PrivateSplit(3, user_feature=0, whole_users=False, random_state=0),
+    PrivateSplit(1, user_feature=0, whole_users=False, random_state=1),
+    PrivateSplit(2, user_feature=0, whole_users=False, random_state=2),
 ]
 
 
@@ -1086,6 +1086,7 @@ def split_cases(rng, form):
             splitter = PrivateSplit(
                 splitter.n_splits,
                 user_feature="x0",
+                whole_users=False,
                 random_state=splitter.random_state,
             )
         yield Case(
@@ -1479,6 +1480,8 @@ PLAIN = {
         DPRidge(bounds=(-3, 3), target_bounds=(-9, 9)),
         # Rows beyond the length that they are clipped to.
         DPRidge(epsilon=200.0),
+        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0, intervals=True),
+        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0, basis="pairs"),
         DPRidgeClassifier(classes=[0, 1, 2], bounds=(-3, 3), epsilon=50.0),
     ],
     "clients": [FederatedDPPCA(1), SparseDPPCA(client_feature=0)],

@@ -512,8 +512,18 @@ def _ridge(model, row, replacement, release, n_rows=5, least=0.9999):
     return Worst(model, *sides, release, least)
 
 
-def _in_box(epsilon=16.0):
-    return DPRidge(epsilon=epsilon, bounds=(-1, 1), target_bounds=(-1, 1))
+def _weighted(replacement, release, least=0.9999):
+    """Return a case of intervals, of one row among normal ones."""
+    rows = np.random.default_rng(0).standard_normal((1000, 4))
+    rows[0] = 20.0, 0.0, 0.0, 1e3
+    other = rows.copy()
+    other[0] = replacement
+    sides = [(side[:, :-1], side[:, -1]) for side in (rows, other)]
+    return Worst(DPRidge(epsilon=16.0, intervals=True), *sides, release, least)
+
+
+def _in_box(epsilon=16.0, **more):
+    return DPRidge(epsilon=epsilon, bounds=(-1, 1), target_bounds=(-1, 1), **more)
 
 
 # Images that are orthogonal but for the constant, and longer than the radius.
@@ -543,6 +553,19 @@ CASES |= {
         14,
         0.98,
     ),
+    # Targets of opposite signs, that waves of the features hardly weigh against.
+    "ridge-basis": _ridge(
+        _in_box(basis="additive"),
+        (0, 0, 0, 1e3),
+        (1e3, -1e3, 1e3, 1e3),
+        "joint_moment",
+        12,
+        0.8811,
+    ),
+    # Images that are orthogonal, and residuals of opposite signs far from the center.
+    "ridge-weighted": _weighted([-7.2, 18.66, 0.0, 1e3], "joint_moment", 0.999),
+    "ridge-scores": _weighted([20.0, 0.0, 0.0, -1e3], "scores"),
+    "ridge-far-scores": _weighted([20.0, 0.0, 0.0, -1e3], "far_scores"),
     "ridge": _ridge(DPRidge(epsilon=16.0), (-1e12,) * 4, (1e12,) * 4, "", 5, 0.51),
 }
 

@@ -25,6 +25,7 @@ from ...mechanisms import (
     check_real,
     shown,
 )
+from ...mechanisms._plan import ONE_ROW_OF_EACH
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA, check_delta, gaussian_epsilon, gaussian_mu
 from . import report, store
@@ -59,7 +60,8 @@ class PrivacyAccountant:
         Budget in [1e-15, 1). None means 1e-6 if there is a budget.
     mu : float or None, default=None
         Budget in Gaussian differential privacy, in the place of `epsilon`, which is
-        then that of `mu` at `delta`. `failures` and `pure` are 0 unless they are given.
+        then that of `mu` at `delta`: other mechanisms are held to this epsilon alone.
+        `failures` and `pure` are 0 unless they are given.
     rho : float or None, default=None
         Budget in zero-concentrated differential privacy, the same as
         ``mu=sqrt(2 * rho)``.
@@ -413,7 +415,10 @@ class PrivacyAccountant:
         if relation is None:  # the first entry fixes it
             relation = plan.unit, plan.neighbors
             terms |= {"unit": str(plan.unit), "neighbors": str(plan.neighbors)}
-        if relation[0] is Unit.USER and isinstance(plan, ParallelPlan):
+        shared = isinstance(plan, ParallelPlan) and not all(
+            ONE_ROW_OF_EACH in own.remarks for _, own in plan.blocks
+        )
+        if relation[0] is Unit.USER and shared:
             raise LedgerError(
                 f"{plan.estimator}: this ledger protects users, and blocks that share "
                 "no rows may share users; use a ledger of rows"

@@ -110,7 +110,7 @@ _ADD = Neighbors.ADD_REMOVE_ONE
 _ZERO = Neighbors.ZERO_OUT_ONE
 
 # (from) -> (to): a change of the second kind is a chain of so many of the first. A row
-# that is replaced may change its user: the data of two users change.
+# that is replaced may change its user, if all users stay: two users' data change.
 _CHAIN = {
     (_ROW, _ADD, _ROW, _REPLACE): 2.0,
     (_ROW, _ZERO, _ROW, _REPLACE): 2.0,
@@ -137,11 +137,14 @@ def conversion_factor(plan: PrivacyPlan, relation: Relation) -> float:
     """Return the length of a chain of the plan's changes, 1, 2 or 4, or raise."""
     factor = relation_factor(plan.unit, plan.neighbors, *relation)
     if factor is None or (factor != 1.0 and plan.failure):
+        cure = separate_ledger(plan)
+        if plan.unit is relation[0] is _USER:
+            cure = f"fit all with neighbors='{plan.neighbors}', or {cure}"
         raise LedgerError(
             f"{plan.estimator} is private per {plan.unit} under {plan.neighbors}"
             f"{', but for a probability of failure' * bool(plan.failure)}, which "
             f"implies nothing per {relation[0]} under {relation[1]}, the relation of "
-            f"this ledger; {separate_ledger(plan)}"
+            f"this ledger; {cure}"
         )
     return factor
 

@@ -121,9 +121,13 @@ def has_private(estimator: Any) -> bool:
 
 
 def reads_clients(estimator: Any) -> bool:
-    """Return whether an estimator, or an inner one, reads clients from rows."""
-    inside = estimators_within(estimator).values()
-    return any(getattr(part, "client_feature", None) is not None for part in inside)
+    """Return whether the plan of an estimator, or an inner one, has ids of rows."""
+    return any(
+        getattr(part, name, None) is not None
+        for part in estimators_within(estimator).values()
+        for name in ("client_feature", "user_feature")
+        if name == "client_feature" or isinstance(part, Pipeline)
+    )
 
 
 # -- the walk ----------------------------------------------------------------------

@@ -31,8 +31,8 @@ class StepShare:
 
     The step plans with `epsilon`, which is infinite without privacy, and `delta`, or
     with a `noise_multiplier` on Poisson samples. Its part of what was `charged` is a
-    plan of its own, for `n_samples` rows where their number is public. Copies and
-    clones of a step have the same object, so that only one of them can be fitted.
+    plan of its own, for `n_samples` rows where their number is public, or for those
+    of `users`. Copies and clones of a step share it: only one of them can be fitted.
     """
 
     def __init__(
@@ -43,9 +43,11 @@ class StepShare:
         noise_multiplier: float | None = None,
         charged: PrivacyPlan | None = None,
         n_samples: int | None = None,
+        users: Any = None,
     ) -> None:
         self.path, self.epsilon, self.delta = path, epsilon, delta
         self.noise_multiplier, self.charged = noise_multiplier, charged
+        self.users = users
         self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
         self.before: Any = None  # the private step whose output this one is fitted to
         self._n_samples = n_samples
@@ -54,7 +56,7 @@ class StepShare:
 
     def close(self) -> None:
         """End the share: from now on the step has its own budget."""
-        self.is_open = False
+        self.is_open, self.users = False, None
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
