@@ -117,7 +117,9 @@ def _halved(difference):
 def squares(rows) -> np.ndarray:
     """Return squared lengths of rows: infinite on overflow, 0 on underflow."""
     with np.errstate(all="ignore"):
-        return np.nan_to_num(row_squares(rows), nan=np.inf, posinf=np.inf)
+        found = row_squares(rows)
+    found[np.isnan(found)] = np.inf
+    return found
 
 
 # A row's vote is shared between two neighbors in so many parts: sums are exact.
@@ -153,9 +155,8 @@ def count_squares(blocks, typical: float) -> np.ndarray:
     for block in blocks:
         with np.errstate(all="ignore"):
             found = np.minimum(squares(block) / typical**2, KNOTS[-1])
-        place = np.minimum(np.searchsorted(KNOTS, found, "right"), len(KNOTS) - 1) - 1
-        part = (found - KNOTS[place]) / (KNOTS[place + 1] - KNOTS[place])
-        counts += count_shared(place + part, len(KNOTS))
+        places = np.interp(found, KNOTS, np.arange(len(KNOTS)))
+        counts += count_shared(places, len(KNOTS))
     return counts
 
 
