@@ -383,6 +383,11 @@ def pack_lower(matrix: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     return out
 
 
+def packed_diagonal(order: int) -> np.ndarray:
+    """Return the places of the diagonal in a packed matrix."""
+    return np.cumsum(np.arange(1, order + 1)) - 1
+
+
 def unpack_lower(packed: np.ndarray, order: int) -> np.ndarray:
     """Return the symmetric matrix packed by :func:`pack_lower`, in Fortran order."""
     matrix, stop = np.empty((order, order)), 0
