@@ -23,7 +23,6 @@ from ._bounded_moments import PowerIteration, SecondMoment
 from ._federated_queries import Mean, ModelStart, Power, Query, Start, Within
 from ._pca_mechanisms import design_components
 from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
-from ._spiked import WHOLE_ORDER
 
 # Raised whenever the same parameters would mean other releases, or other messages.
 _VERSION = 5
@@ -197,10 +196,6 @@ class SpectralTask(Task):
             'aggregation="matrix" needs public variances of a SpikedModel: state '
             "signal_variance and noise_variance": (
                 self.mechanism.unknown_spikes and self.by_matrix
-            ),
-            'aggregation="matrix" with a SpikedModel needs n_features of at most '
-            f"{WHOLE_ORDER}, beyond which the noisy projector is never formed": (
-                spiked and self.by_matrix and self.n_features > WHOLE_ORDER
             ),
             'release="covariance" requires a projection_norm for this mechanism: '
             "set release=ComponentCovariance(projection_norm)": (

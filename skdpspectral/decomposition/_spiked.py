@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri
 
 from .. import sensitivity
@@ -213,15 +212,12 @@ def _column_sums(blocks) -> np.ndarray:
     return np.sum([block.sum(axis=0) for block in blocks], axis=0)
 
 
-# From so many features on, the noisy projector is never formed.
-WHOLE_ORDER = 2000
-
 # What rows are cut to, so that squares are finite.
 _LONGEST = 1e60
 
 # Shares of mu**2 of projector and covariance under exact calibration.
 _STATED_SHARES = (0.5, 0.5)
-_LEMMA = "spiked-law sub-gaussian-rows noisy-projector"
+_LEMMA = "spiked-law sub-gaussian-rows"
 
 # Share of delta for rows and replacements that are further apart than the bounds.
 FAILURE_SHARE = 0.1
@@ -475,11 +471,6 @@ class SpikedProjector(ModelStatistic):
                 "the theorem only proves the weaker guarantee above."
             )
             sentences += (Remark(said, Concern.WEAKER),)
-        if self.n_features > WHOLE_ORDER:
-            sentences += (
-                "The noisy projector is sampled without forming it, and so is not "
-                "rounded to a grid.",
-            )
         return sentences
 
     def run(self, release: Any, rows: Any, *given: Any) -> ModelComponents:
@@ -495,17 +486,8 @@ class SpikedProjector(ModelStatistic):
 
     def projector(self, release: Any, X: Any) -> np.ndarray:
         """Release leading eigenvectors of PCA's projector plus noise, as rows."""
-        rank, n_features = len(self.signal), self.n_features
-        if n_features <= WHOLE_ORDER:
-            return eigen.top_eigh(self.noisy_projector(release, X), rank)[1]
-        exact = exact_directions(self._measured(X), rank)
-        normals, degrees = _kernels.band_shapes(n_features, rank)
-        return release.sample(
-            "projector",
-            lambda std, *draws: _kernels.noisy_projector_vectors(exact, std, *draws),
-            normals=normals,
-            chi_degrees=degrees,
-        )
+        rank = len(self.signal)
+        return eigen.top_eigh(self.noisy_projector(release, X), rank)[1]
 
     def noisy_projector(self, release: Any, X: Any) -> np.ndarray:
         """Release PCA's projector plus noise: symmetric, of shape (p, p)."""
@@ -537,14 +519,10 @@ def _sum_of_projections(blocks, components: np.ndarray) -> np.ndarray:
 
 def exact_directions(X, rank: int) -> np.ndarray:
     """Leading eigenvectors of the second moment, without noise."""
-    n_samples, n_features = X.shape
-    if n_features <= min(n_samples, WHOLE_ORDER):
-        moment = walks.blocked_second_moment(X, _finite)
-        return eigen.top_eigh(moment, rank, exact=True)[1]
-    if isinstance(X, np.ndarray) or sparse.issparse(X):
-        # What is in memory anyway is cut once, and not in every product.
-        return _kernels.top_right_vectors(_finite(X), rank)
-    return _kernels.top_right_vectors(X, rank, _finite)
+    if X.shape[1] > X.shape[0]:
+        return _kernels.top_right_vectors(_finite(X[:]), rank)
+    moment = walks.blocked_second_moment(X, _finite)
+    return eigen.top_eigh(moment, rank, exact=True)[1]
 
 
 def _finite(block):
@@ -665,13 +643,8 @@ class UnknownSpikes(ModelStatistic):
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model only.
 
-        Raises ValueError for too few rows or too many features.
+        Raises ValueError for too few rows.
         """
-        if self.n_features > WHOLE_ORDER:
-            raise ValueError(
-                f"a SpikedModel with private variances supports at most {WHOLE_ORDER} "
-                f"features, got n_features={self.n_features}; state the variances"
-            )
         failure, mu = 0.0, math.inf
         if math.isfinite(epsilon):
             failure = FAILURE_SHARE * delta

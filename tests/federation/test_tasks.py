@@ -220,11 +220,6 @@ REFUSED = {
     "init must be finite public": {"n_rounds": 1, "init": np.eye(3, 5)},
     "components must be finite": {"release": ComponentCovariance(1.0, np.eye(3, 5))},
     'center="shared" requires': {"n_rounds": 1, "center": "shared"},
-    "n_features of at most 2000": {
-        "mechanism": SpikedModel(4.0, 1.0),
-        "n_features": 2001,
-        "aggregation": "matrix",
-    },
     "projection_norm are not used": {**MODEL, "release": ComponentCovariance(1.0)},
     "components and projection_norm are not": {
         **MODEL,
