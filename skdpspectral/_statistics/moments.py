@@ -21,8 +21,7 @@ from .._tables.pairs import (
     sign_differences,
 )
 from ..accounting._gaussian import calibrate_alike
-from .row_bounds import plan_second_moment
-from .statistic import HALF, pair_order
+from .statistic import HALF, mean_summation_error, pair_order
 
 
 class Sample(NamedTuple):
@@ -214,6 +213,34 @@ def terms_about(rows: Rows, X: Any, origin: Origin):
     if origin.paired:
         return rows.differences(X), rows.n_pairs / HALF
     return rows.about(X, origin.center), float(rows.n)
+
+
+def plan_second_moment(
+    name: str,
+    n_samples: int,
+    n_features: int,
+    mu: float,
+    *,
+    weights: tuple[float, ...],
+    radius: float = 1.0,
+    width: int | None = None,
+    lemma: str = "second-moment pair-moment sign-moment",
+) -> tuple:
+    """Plan a second moment of rows of norm at most `radius`; infinite mu for no noise.
+
+    With `width`, it is of projections on so many directions.
+    """
+    shape, square = (n_features if width is None else width,) * 2, radius**2
+    return calibrate_alike(
+        [name],
+        sensitivity.second_moment_sensitivity(radius, n_samples),
+        mu,
+        shape,
+        symmetric=True,
+        summation_error=mean_summation_error(square, n_samples, n_features, weights),
+        magnitude=2.0 * square,
+        lemma=lemma if width is None else "projected-moment",
+    )
 
 
 @dataclass(frozen=True)

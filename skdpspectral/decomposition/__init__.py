@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from .. import _on_demand
 
 if TYPE_CHECKING:  # what is imported on demand
-    from ._bounded_moments import PrivateMean as PrivateMean
     from ._federated_pca import ComponentCovariance as ComponentCovariance
     from ._federated_pca import FederatedDPPCA as FederatedDPPCA
     from ._pca import DPPCA as DPPCA
@@ -15,7 +14,6 @@ if TYPE_CHECKING:  # what is imported on demand
     from ._sparse_pca import SparseDPPCA as SparseDPPCA
 
 _HOMES = {
-    "_bounded_moments": "PrivateMean",
     "_federated_pca": "ComponentCovariance FederatedDPPCA",
     "_pca": "DPPCA SpikedPCA",
     "_sparse_pca": "SparseDPPCA",

@@ -1,4 +1,4 @@
-"""Private moments of bounded rows, and their products with columns."""
+"""Bounded rows of clients: private moments of them, and products with columns."""
 
 from __future__ import annotations
 
@@ -8,32 +8,165 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from .. import sensitivity
-from .._base.sklearn_compat import StrOptions
-from .._base.strategies import register
 from .._linalg import walks
-from .._statistics.row_bounds import (
-    CENTERS_OF_CLIENTS,
-    PrivateMean,
-    RowBounds,
-    plan_second_moment,
-    weight_of,
-)
-from .._statistics.statistic import (
-    HALF,
-    Combination,
-    Statistic,
-    pair_order,
-)
-from .._tables.clipping import clip_rows
-from .._tables.pairs import PairOrder
+from .._statistics.centered import PAIRED
+from .._statistics.moments import plan_second_moment
+from .._statistics.statistic import HALF, Combination, Statistic, Terms, pair_order
+from .._tables.clipping import clip_rows, make_box, normalize_rows
+from .._tables.pairs import PairOrder, PairWalk, row_differences
 from ..accounting._gaussian import calibrate_alike
+from ..mechanisms import Concern, Remark, shown
 from . import _kernels
 
-register(PrivateMean)
+# Weights of released means, by what rows are measured from.
+_WEIGHTS = {"none": (1.0,), "pairs": (HALF,), "shared": (1.0, HALF)}
 
-CENTER_OF_CLIENTS = [StrOptions(set(CENTERS_OF_CLIENTS)), PrivateMean]
+# Radii, in units of the box, whose squares float64 arithmetic can handle.
+_SMALLEST, _LARGEST = 1e-60, 1e60
+
+# Clip of rows whose lengths matter, where no public clip is given.
+_LONGEST = 1e100
+
+
+class RowBounds:
+    """Bounds and origin of the rows of a fit, from public parameters alone.
+
+    Parameters are those of :class:`~skdpspectral.FederatedDPPCA`.
+
+    `center` is "none", "pairs", or "shared" if clients find one together. `weights` are
+    those that a released mean may have: 1 over rows, half over pairs, or both where
+    releases choose. `box` is the public box or None. In its units, `clip` bounds the
+    rows of the second moment (None for unit rows), and `second_radius` their norm.
+    `unit` and `variance_unit` are data units per unit of the box, and of these rows.
+    """
+
+    def __init__(
+        self,
+        n_features,
+        *,
+        bounds=None,
+        clip_norm=None,
+        center="auto",
+        scale=None,
+    ):
+        if not (scale is None or (isinstance(scale, str) and scale == "bounds")):
+            raise ValueError(
+                f'scale must be None or "bounds", got {shown(scale)}: clients share '
+                "one task, and its scales must be public. Divide features by public "
+                'scales, or pass bounds with scale="bounds"'
+            )
+        self.n_features, self.scale = n_features, scale
+        # As a Python float: a float32 radius would round sensitivity and noise.
+        self.clip_norm = clip_norm = None if clip_norm is None else float(clip_norm)
+        self.box = make_box(bounds, n_features, per_feature=scale is not None)
+        self.unit = unit = 1.0
+        if self.box is not None:
+            self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
+        self.center = "pairs" if center == "auto" else center
+        self.weights = _WEIGHTS[self.center]
+        self.clip = None
+        if clip_norm is not None:
+            self.clip = clip_norm / unit
+            if self.box is not None:
+                # About a center in the box, no row of the box is longer than this.
+                reach = sensitivity.box_radius(self.box.half_widths)
+                reach *= 1.0 if center == "none" else 2.0
+                self.clip = min(self.clip, reach)
+            _check_radius(self.clip)
+        self.second_radius = 1.0 if self.clip is None else self.clip
+        self.variance_unit = 1.0 if self.clip is None else unit
+
+    def _about(self, block, mean, own=None):
+        """Rows in units of the box, about a released mean, and memory to reuse."""
+        if self.box is not None:
+            block = own = self.box.to_unit(block, out=own)
+        if mean is not None:
+            block = own = np.subtract(block, mean, out=own, dtype=np.float64)
+        return block, own
+
+    def for_second_moment(self, block, mean=None, floor: float = 0.0, out=None):
+        """Rows of the second moment, about a released mean.
+
+        Without a public clip, rows shorter than the released length `floor` are divided
+        by it, and all others by their own length.
+        """
+        block, own = self._about(block, mean, out)
+        if self.clip is None:
+            return normalize_rows(block, floor=floor, out=own)
+        return clip_rows(block, self.clip, out=own)
+
+    def for_projections(self, block, mean=None, out=None):
+        """Rows about a released mean whose lengths are kept, up to a public clip."""
+        block, own = self._about(block, mean, out)
+        # Without one, a clip that no sensitivity rests on: squares stay finite.
+        clip = _LONGEST if self.clip is None else self.clip
+        return clip_rows(block, clip, out=own)
+
+    def pairs(self, order: PairOrder, then=None) -> PairWalk:
+        """Walk over differences of paired rows, in units of the box."""
+        row_map = None if self.box is None else self.box.to_unit
+        return PairWalk(order, row_map, then=then, difference=row_differences)
+
+    def for_pairs(self, difference, lengths: bool = False, floor: float = 0.0):
+        """Bound differences, or their signs, for the second moment, in place.
+
+        With `lengths` or a public clip they are divided by the root of two, so that
+        their covariance is that of the rows. `floor` is measured as for rows.
+        """
+        own = None if sparse.issparse(difference) else difference
+        if self.clip is None and not lengths:
+            return normalize_rows(difference, floor=math.sqrt(2.0) * floor, out=own)
+        difference *= math.sqrt(0.5)
+        clip = _LONGEST if self.clip is None else self.clip
+        return clip_rows(difference, clip, out=own)
+
+    def blocks(self, X, origin=None) -> Terms:
+        """Return blocks of rows about a released point, if any, or of differences."""
+        if isinstance(origin, PairOrder):
+            walk = self.pairs(origin, partial(self.for_pairs, lengths=True))
+            walked = walks.Walked(X, walk)
+            return Terms(walked, origin.n_pairs, HALF)
+        about = walks.Writing(partial(self.for_projections, mean=origin))
+        return Terms(walks.Walked(X, walks.RowWalk(about)), X.shape[0])
+
+    def to_data_units(self, mean):
+        """Return a mean in units of the box as a point in units of the data."""
+        known = isinstance(mean, np.ndarray)
+        mean = mean if known else np.zeros(self.n_features)
+        return mean if self.box is None else self.box.midpoint + self.box.unit * mean
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about what a reader of the guarantee must know."""
+        what = "the origin" if self.box is None else "the midpoint of the bounds"
+        said = {
+            "pairs": PAIRED,
+            "shared": "Rows are measured from a private center that the clients find "
+            "together, or compared in pairs where it is not accurate enough.",
+            "none": f"Variance is measured about {what}; no mean was estimated.",
+        }
+        sentences = [Remark(said[self.center], Concern.MEASURED)]
+        flat = 0 if self.box is None else int(np.sum(self.box.half_widths == 0.0))
+        if flat:
+            none = f"{flat} features have no extent and count for nothing."
+            sentences.append(Remark(none, Concern.MEASURED))
+        return tuple(sentences)
+
+
+def _check_radius(radius: float) -> None:
+    """Refuse a radius whose square float64 arithmetic cannot handle."""
+    if not _SMALLEST <= radius <= _LARGEST:
+        raise ValueError(
+            f"clip_norm is {radius:g} half-widths of the bounds, which is out of the "
+            "range of float64 arithmetic; choose clip_norm on the scale of the bounds"
+        )
+
+
+def weight_of(origin: Any) -> float:
+    """Weight of what is released of a mean: half of one over pairs."""
+    return HALF if isinstance(origin, PairOrder) else 1.0
 
 
 @dataclass(frozen=True)
@@ -189,7 +322,8 @@ class PowerIteration(Combination):
         n_rounds: int,
         covariance: bool,
     ) -> None:
-        bounds, n = moment.bounds, moment.n_samples
+        self.bounds = bounds = moment.bounds
+        n = moment.n_samples
         steps: dict[str, Statistic] = {moment.name: moment} if start else {}
         for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
             steps[name] = PowerProduct(bounds, n, rank, name)
@@ -207,3 +341,6 @@ class PowerIteration(Combination):
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release a round of a given name, with what else is given."""
         return self.rounds.run(release, rows, *given)
+
+    def remarks(self) -> tuple[str, ...]:
+        return self.bounds.remarks()

@@ -15,9 +15,9 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
-from .._statistics.row_bounds import RowBounds
 from .._tables.columns import as_numbers, refuse_masked
 from ..mechanisms import Assumption, check_real, shown
+from ._bounded_moments import RowBounds
 from ._spiked import SpikedProjector, UnknownSpikes
 
 DEFAULT_RANGE = (1e-6, 1e6)

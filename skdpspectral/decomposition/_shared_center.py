@@ -26,12 +26,11 @@ from .._statistics.centered import (
     typical_lengths,
 )
 from .._statistics.moments import Rows, Sample
-from .._statistics.row_bounds import RowBounds, floor_of
 from .._statistics.statistic import HALF, Combination, Statistic, pair_order
 from ..accounting import split_mu
 from ..accounting._gaussian import calibrate_alike
 from . import _kernels
-from ._bounded_moments import PowerIteration
+from ._bounded_moments import PowerIteration, RowBounds
 from ._federated_queries import DEVIATIONS, ROUNDING, Query, Start
 
 # Shares of mu**2, and those of the two clipped means in theirs.
@@ -54,6 +53,9 @@ _HIDDEN, _MOST_NOISE = 5.0, 1.0 / 16.0
 _FORGIVEN, _FARTHEST = 3.0, 0.65
 # What the error of a center may add to a moment, in units of what its noise hides.
 _TOLERATED = 2.0
+# Length below which rows keep theirs, in typical lengths: at most, and its square in
+# units of one over the largest eigenvalue of the noise.
+_HIGHEST_FLOOR, _FLOOR_OF_NOISE = 1.6, 0.004
 # Ranges of what a server sends: lengths and places, and squares of them.
 _LENGTHS, _SQUARES = (1e-60, 1e60), (0.0, 1e130)
 # Numbers behind a center: the error of a common one, the variance between sites, the
@@ -114,9 +116,6 @@ class SharedCenter(Combination):
         self.steps = CenterSteps(rows, self.sample)
         parts = {"lengths": self.lengths, "center": self.steps, "rest": rest}
         super().__init__(parts, _SHARES)
-
-    def remarks(self) -> tuple[str, ...]:
-        return self.bounds.remarks()
 
     def center(
         self, plan: Any, second: np.ndarray, mean: np.ndarray, third: np.ndarray
@@ -376,7 +375,9 @@ class Typical:
         precisions = np.maximum(edges / np.where(paired, HALF, 1.0), 1e-100) ** -2.0
         if not precisions[~paired].sum() > 0.5 * precisions.sum():
             return 0.0
-        return floor_of(self.typical, float(np.mean(precisions)) ** -0.5)
+        edge = float(np.mean(precisions)) ** -0.5
+        most = _FLOOR_OF_NOISE / _HIGHEST_FLOOR**2
+        return _as_length(self.typical * math.sqrt(_FLOOR_OF_NOISE / max(edge, most)))
 
 
 def _as_length(number: float) -> float:

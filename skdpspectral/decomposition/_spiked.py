@@ -20,7 +20,6 @@ from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri
 
 from .. import sensitivity
 from .._linalg import eigen, walks
-from .._statistics.row_bounds import RowBounds
 from .._statistics.statistic import Statistic, Votes, mean_summation_error
 from .._tables.clipping import clip_rows
 from .._tables.files import map_table
@@ -36,7 +35,7 @@ from ..mechanisms import (
     Remark,
 )
 from . import _kernels
-from ._bounded_moments import SecondMoment
+from ._bounded_moments import RowBounds, SecondMoment
 
 # Steps of the bisections, on a logarithmic scale.
 STEPS = 12

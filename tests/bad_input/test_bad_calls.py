@@ -26,7 +26,6 @@ from skdpspectral.covariance import (
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
-    PrivateMean,
     SpikedModel,
 )
 from skdpspectral.linear_model import (
@@ -113,9 +112,8 @@ FITS += [
     pca("scale|bounds=(low, high)", scale="bounds"),
     pca("scale", scale="private"),
     pca("center", center="private"),
-    pca("center", center=PrivateMean(1.0)),
     clients("scale|bounds=(low, high)", scale="bounds"),
-    clients("center|bounds|PrivateMean", center=PrivateMean()),
+    clients("center", center="private"),
 ]
 FITS += [
     clients("mechanism", mechanism="two-stage"),
@@ -125,7 +123,7 @@ FITS += [
     clients("bounds", mechanism=spiked(), bounds=(-1.0, 1.0)),
     clients("clip_norm", mechanism=spiked(), clip_norm=1.0),
     clients("scale", mechanism=spiked(), scale="bounds"),
-    clients("center", mechanism=spiked(), center=PrivateMean(1.0)),
+    clients("center", mechanism=spiked(), center="pairs"),
     clients("signal_variance|n_samples", mechanism=spiked()),
     clients("sensitivity_constant", mechanism=spiked(sensitivity_constant=4.0)),
     clients("calibration", mechanism=PAPER, epsilon=1e6),

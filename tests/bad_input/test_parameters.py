@@ -31,7 +31,6 @@ from skdpspectral.covariance import (
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
-    PrivateMean,
     SpikedModel,
 )
 from skdpspectral.linear_model import (
@@ -74,7 +73,6 @@ def covariance(**given):
 
 
 STRATEGIES = [
-    ("FederatedDPPCA", "center", PrivateMean),
     ("FederatedDPPCA", "mechanism", Gaussian),
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),

@@ -455,7 +455,7 @@ def test_few_clients_compare_rows_and_say_that_they_have_no_mean():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "noise_seed is given|.*above the noise")
-        pca.set_params(center="private").fit(X, clients=np.arange(len(X)) % 2)
+        pca.set_params(center="shared").fit(X, clients=np.arange(len(X)) % 2)
     np.testing.assert_allclose(pca.mean_, X.mean(axis=0), atol=1.0)
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
-from skdpspectral.decomposition import Gaussian, PrivateMean
+from skdpspectral.decomposition import Gaussian
 from skdpspectral.federation import SpectralTask
 
 X = np.random.default_rng(0).normal(size=(600, 5)) * [9.0, 4.0, 1.0, 1.0, 1.0]
@@ -68,11 +68,10 @@ def test_a_task_takes_the_objects_of_the_estimators():
     given = {
         "mechanism": Gaussian(),
         "bounds": (-30, 30),
-        "center": PrivateMean(9.0),
+        "center": "shared",
         "scale": "bounds",
     }
     task = SpectralTask(FederatedDPPCA(2, **given), 5)
     assert SpectralTask.from_json(task.to_json()) == task
-    assert task.rows.origin.radius == 9.0
-    for other in ({"center": PrivateMean(8.0)}, {"scale": None}):
+    for other in ({"center": "pairs"}, {"scale": None}):
         assert task != SpectralTask(FederatedDPPCA(2, **{**given, **other}), 5)

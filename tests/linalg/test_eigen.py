@@ -5,10 +5,9 @@ import pytest
 
 from skdpspectral._linalg import eigen
 from skdpspectral._linalg.eigen import flip_signs, top_eigh
-from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.decomposition import _spiked as spiked_projector
-from skdpspectral.decomposition._bounded_moments import SecondMoment
+from skdpspectral.decomposition._bounded_moments import RowBounds, SecondMoment
 from skdpspectral.metrics import subspace_distance
 
 

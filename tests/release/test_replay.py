@@ -48,7 +48,6 @@ from skdpspectral import (
 from skdpspectral._release import noise
 from skdpspectral._tables import clipping
 from skdpspectral.covariance import Window
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.model_selection import PrivateSplit
 
@@ -221,11 +220,8 @@ def test_an_error_that_quotes_an_odd_id_is_found(odd, monkeypatch):
 # For each module that clips rows, a fit on which that clip decides.
 CLIPPED = {
     "covariance._moment_stream": lambda: row_cases(rng(), JMECovariance(), "array"),
-    "_statistics.row_bounds": lambda: client_cases(
-        rng(), FederatedDPPCA(1, clip_norm=2.0), "array"
-    ),
     "decomposition._bounded_moments": lambda: client_cases(
-        rng(), FederatedDPPCA(1, release=ComponentCovariance(2.0)), "array"
+        rng(), FederatedDPPCA(1, clip_norm=2.0), "array"
     ),
     "_statistics.centered": lambda: row_cases(rng(), DPPCA(1, epsilon=100.0), "array"),
     "linear_model._joint_moment": lambda: row_cases(

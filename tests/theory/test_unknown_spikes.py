@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import beta, chi2, norm
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant
-from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import SpikedModel, SpikedPCA
+from skdpspectral.decomposition._bounded_moments import RowBounds
 from skdpspectral.decomposition._spiked import (
     STEPS,
     PrivateScales,
