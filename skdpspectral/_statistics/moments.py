@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,11 @@ class Sample(NamedTuple):
         return cls(pools, n_rows, sensitivity.summation_error(1.0, terms, block))
 
 
+@lru_cache(maxsize=64)  # without a lock that a forked child could inherit
+def _sampling_order(n: int, p: int) -> PairOrder:
+    return PairOrder(n, p, 1)
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows of a table of public shape (n, p), in units of a public `box` if any.
@@ -55,10 +60,10 @@ class Rows:
     box: Box | None = None
     ranks: bool = False
 
-    @cached_property
+    @property
     def sampling(self) -> PairOrder:
         """Order of which samples are the first pools; each row has two neighbors."""
-        return PairOrder(self.n, self.p, 1)
+        return _sampling_order(self.n, self.p)
 
     def sample(self, wanted: float) -> Sample:
         """Return a sample of about `wanted` rows, or of all of them."""
