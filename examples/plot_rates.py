@@ -37,7 +37,7 @@ from skdpspectral import NoisyFitWarning
 # Some of the budgets are too small on purpose.
 warnings.simplefilter("ignore", NoisyFitWarning)
 
-mechanisms = ("gaussian", "two-stage", "auto")
+centers = ("none", "pairs")
 
 
 def draw(ax, along, curves, xlabel):
@@ -60,8 +60,6 @@ def draw(ax, along, curves, xlabel):
 # :math:`\sqrt{\ln (2.5 / \delta)}`, here 3.8, which upper bounds have and the lower
 # bound does not. In the number of features, the lower bound grows as p, and the noise
 # of a whole second moment as :math:`p^{1.5}`, since most of a row's length is noise.
-# Therefore "gaussian" rises. The second stage clips the part of a row along the
-# direction at its own length, and rises much less.
 
 sizes, budgets = np.array([4_000, 12_000, 40_000, 120_000]), [0.1, 0.3, 1.0, 3.0, 10.0]
 widths = np.array([20, 50, 100, 200, 400])
@@ -78,8 +76,7 @@ settings = [
 for ax, (along, points, label) in zip(axes, settings, strict=True):
     print(label, along)
     curves = {
-        name: [over_rate(*case, mechanism=name) for case in points]
-        for name in mechanisms
+        name: [over_rate(*case, center=name) for case in points] for name in centers
     }
     draw(ax, along, curves, label)
 

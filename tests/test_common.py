@@ -43,11 +43,8 @@ from skdpspectral.covariance import (
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
-    PrivateMean,
     SpikedModel,
-    TwoStage,
 )
-from skdpspectral.decomposition._pca_mechanisms import NAMED
 from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
 from skdpspectral.mechanisms import ParallelPlan
 from skdpspectral.neural_network import (
@@ -65,23 +62,16 @@ FEW_STEPS_REPLACED = clone(FEW_STEPS).set_params(neighbors="replace-one")
 ESTIMATORS = [
     DPPCA(),
     DPPCA(1),
-    DPPCA(clip_norm=2.0),
-    DPPCA(1, clip_norm=0.5, center="private"),
     DPPCA(1, center="pairs"),
     DPPCA(1, center="none"),
     DPPCA(1, bounds=(-10, 10)),
     DPPCA(1, bounds=(-10, 10), center="none"),
-    DPPCA(1, bounds=(-10, 10), scale="bounds", clip_norm=3.0),
-    DPPCA(1, center=PrivateMean(5.0)),
+    DPPCA(1, bounds=(-10, 10), scale="bounds"),
+    DPPCA(1, epsilon=1000.0),
     DPPCA(1, epsilon=None),
     DPPCA(1, epsilon=1e-3, delta=1e-12),
     DPPCA(1, accountant=PrivacyAccountant()),
     DPPCA("auto"),
-    DPPCA(1, mechanism="two-stage"),
-    DPPCA(1, mechanism="auto"),
-    DPPCA("auto", mechanism="auto", bounds=(-10, 10)),
-    DPPCA(1, mechanism=TwoStage(signal_variance=[2.0], noise_variance=1.0)),
-    DPPCA(1, mechanism="two-stage", epsilon=None),
     SpikedPCA(1, signal_variance=1e6, noise_variance=1.0),
     SpikedPCA(
         1,
@@ -230,13 +220,6 @@ ESTIMATORS += [
     for entry in ENTRIES.values()
     if type(entry.estimator) not in map(type, ESTIMATORS)
 ]
-# Mechanisms by name that have no line above.
-ESTIMATORS += [
-    DPPCA(1, mechanism=name)
-    for name in NAMED
-    if not any(type(e) is DPPCA and e.mechanism == name for e in ESTIMATORS)
-]
-
 # Few rows: ranks, and windows of octaves.
 ESTIMATORS += [
     DPPCA(1, scale="ranks"),

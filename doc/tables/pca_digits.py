@@ -9,7 +9,6 @@ from sklearn.decomposition import PCA
 
 from skdpspectral import DPPCA
 from skdpspectral.datasets import load_digits
-from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import captured_variance
 
 HEADER = "Parameters"
@@ -20,11 +19,7 @@ ROWS = {
     '``center="none"``: about the origin': {"center": "none"},
     "``bounds=(0, 16)``": BOX,
     '``bounds=(0, 16), center="none"``: about the midpoint': BOX | {"center": "none"},
-    "``bounds=(0, 16), center=PrivateMean()``": BOX | {"center": PrivateMean()},
     '``bounds=(0, 16), scale="bounds"``': BOX | {"scale": "bounds"},
-    "``bounds=(0, 16), clip_norm=20``": BOX | {"clip_norm": 20.0},
-    "``bounds=(0, 16), clip_norm=35``": BOX | {"clip_norm": 35.0},
-    "``bounds=(0, 16), clip_norm=50``": BOX | {"clip_norm": 50.0},
 }
 
 

@@ -1,4 +1,4 @@
-"""Distances of the components of each mechanism of DPPCA to the true ones.
+"""Distances of the components of DPPCA to the true ones.
 
 Gaussian rows with signal variance 10 and noise variance 1, delta = 1e-5; rows and noise
 are new in each repeat. "paper" has a constant of 1 and the noise of the papers.
@@ -22,11 +22,7 @@ REPEATS = {"1e3, 50, 1, 1": 100, "1e5, 1000, 1, 0.5": 4}
 DIGITS = 4
 PAPER = {"calibration": "paper", "sensitivity_constant": 1.0}
 MODEL = {"signal_variance": 10.0, "noise_variance": 1.0, **PAPER}
-MECHANISMS = {
-    '"gaussian"': "gaussian",
-    '"two-stage"': "two-stage",
-    '"auto"': "auto",
-}
+CENTERS = {"default": "auto", "pairs": "pairs", "known center": "none"}
 
 
 def measure(setting, seed):
@@ -36,8 +32,8 @@ def measure(setting, seed):
     common = {"epsilon": epsilon, "delta": 1e-5, "noise_seed": seed}
     models = {"PCA": PCA(rank, svd_solver="covariance_eigh")}
     models["paper"] = SpikedPCA(rank, **MODEL, **common)
-    for name, mechanism in MECHANISMS.items():
-        models[name] = DPPCA(rank, mechanism=mechanism, **common)
+    for name, center in CENTERS.items():
+        models[name] = DPPCA(rank, center=center, **common)
     return {
         name: subspace_distance(model.fit(X).components_, truth)
         for name, model in models.items()

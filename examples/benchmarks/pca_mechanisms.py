@@ -1,20 +1,16 @@
 """Projection distance of DPPCA's mechanisms side by side.
 
     python examples/benchmarks/pca_mechanisms.py [--repeats 25] [--quick]
-                                                 [--only 4] [--grid]
+                                                 [--only 4]
 
 The first table repeats the settings of the papers' figures; "paper" has their noise and
 a constant of 1, which costs what its plan says and not epsilon; ``--only`` takes the
-numbers of its rows, from 0, and none with ``--only`` alone. ``--grid`` compares
-mechanism="auto" with the better of the two that it chooses from. New data and new noise
-every repeat; the unit is the Frobenius norm of ``UU' - VV'``; sigma^2 = 1,
-delta = 1e-5.
+numbers of its rows, from 0. New data and new noise every repeat; the unit is the
+Frobenius norm of ``UU' - VV'``; sigma^2 = 1, delta = 1e-5.
 """
 
 import argparse
-import itertools
 
-import numpy as np
 from sklearn.decomposition import PCA
 from tables import ignore_leak_warnings, print_row, with_error
 
@@ -32,7 +28,6 @@ SETTINGS = [
 ]
 # Of it the model is made for each signal.
 PAPER = {"calibration": "paper", "sensitivity_constant": 1.0}
-GRID = itertools.product((20, 100, 300), (1, 3), (2.0, 10.0, 50.0), (0.02, 0.1))
 
 
 def distances(n, p, rank, epsilon, signal, seed, settings):
@@ -52,42 +47,14 @@ def distances(n, p, rank, epsilon, signal, seed, settings):
 
 def print_settings(repeats, numbers):
     """Print the rows of these numbers of the table of the papers' settings."""
-    two, auto = {"mechanism": "two-stage"}, {"mechanism": "auto"}
-    print_row("n, p, r, epsilon", "PCA", "paper", "gaussian", "two-stage", "auto")
+    print_row("n, p, r, epsilon", "PCA", "paper", "default", "known center")
     for n, p, rank, epsilon in (SETTINGS[number] for number in numbers):
         found = [
-            distances(n, p, rank, epsilon, 10.0, seed, [PAPER, {}, two, auto])
+            distances(n, p, rank, epsilon, 10.0, seed, [PAPER, {}, {"center": "none"}])
             for seed in range(repeats)
         ]
         columns = map(with_error, zip(*found, strict=True))
         print_row(f"{n}, {p}, {rank}, {epsilon:g}", *columns)
-
-
-def print_grid(repeats):
-    """Print one line a cell, and how far "auto" is from the better one."""
-    settings = [{}, {"mechanism": "two-stage"}, {"mechanism": "auto"}]
-    print_row("p, r, lam, error", "n", "gaussian", "two-stage", "auto", "auto / best")
-    worst = 0.0
-    for p, rank, signal, error in GRID:
-        # Rows for about this private error of the default, at epsilon = 1.
-        gap = 0.8 * signal / (p + rank * signal)
-        n = int(np.sqrt(2.0 * rank * (p - rank)) / (0.268 * gap * error))
-        n = min(max(n, 20 * p), 60_000_000 // (4 * p))
-        # Few directions vary more from one repeat to the next.
-        found = [
-            distances(n, p, rank, 1.0, signal, seed, settings)
-            for seed in range(repeats * max(1, 300 // p))
-        ]
-        means = np.mean(found, axis=0)
-        ratio = means[2] / means[:2].min()
-        worst = max(worst, ratio)
-        print_row(
-            f"{p}, {rank}, {signal:g}, {error}",
-            n,
-            *(f"{value:.4f}" for value in means),
-            f"{ratio:.3f}",
-        )
-    print(f"worst ratio {worst:.3f}")
 
 
 def main():
@@ -102,7 +69,6 @@ def main():
         choices=range(len(SETTINGS)),
         help="rows of the first table",
     )
-    parser.add_argument("--grid", action="store_true", help="the choice of auto")
     options = parser.parse_args()
     ignore_leak_warnings()
     print(f"{options.repeats} repeats; mean +- standard error")
@@ -111,8 +77,6 @@ def main():
         numbers = [k for k in numbers if SETTINGS[k][0] * SETTINGS[k][1] <= 3_000_000]
     if numbers:
         print_settings(options.repeats, numbers)
-    if options.grid:
-        print_grid(options.repeats)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ search has seen, of the model that is found by
   nobody knows without looking;
 - ``none``: one fit of the candidate that is best without privacy, likewise.
 
-Means over repeats, with standard errors and numbers of repeats. Digits, Adult, clip
-(digits, of which the first candidate clips far too wide): variance that five components
-capture; MovieLens 100K and jester (LRSRegressor, features of jokes from other, public
-users): mean squared error, negative, for users; pixel (DPRidge): mean squared error,
-negative; labels: accuracy on digits of a pipeline of a private scaler, or none, DPPCA
-and DPAdamClassifier; units: the same on pixels in units of their own. Data are read
+Means over repeats, with standard errors and numbers of repeats. Digits and Adult:
+variance that five components capture; MovieLens 100K and jester (LRSRegressor, features
+of jokes from other, public users): mean squared error, negative, for users; pixel
+(DPRidge): mean squared error, negative; labels: accuracy on digits of a pipeline of a
+private scaler, or none, DPPCA and DPAdamClassifier; units: the same on pixels in units
+of their own. Data are read
 from the folder that SKDPSPECTRAL_DATA names. With ``--save`` each repeat is a line of a
 file, and a run goes on where another one ended. doc/tables/search_votes.py makes the
 user guide's table of votes.
@@ -48,7 +48,6 @@ from skdpspectral import (
 )
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.datasets import fetch_movielens, load_digits
-from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import (
     PrivateSearchCV,
@@ -83,37 +82,19 @@ class Rows:
 class Components(Rows):
     """Five components of a table in a box."""
 
-    def __init__(self, data, clip_norms, score_norm):
+    def __init__(self, data, score_norm):
         self.data, self.targets = data.data, None
         self.estimator = DPPCA(5, bounds=data.bounds)
         self.grid = {
-            "center": ["auto", "none", "pairs", PrivateMean(0.5)],
-            "clip_norm": [None, *clip_norms],
-            "mechanism": ["gaussian", "two-stage", "auto"],
+            "center": ["auto", "none", "pairs"],
+            "scale": [None, "bounds", "ranks"],
         }
-        self.first = {"center": "auto", "clip_norm": None, "mechanism": "gaussian"}
+        self.first = {"center": "auto", "scale": None}
         self.scoring = "captured_variance", {"clip_norm": score_norm}
 
     def score(self, model, test):
         """Share of the variance of test rows that the components capture."""
         return captured_variance(model, self.data[test])
-
-
-class Clipped(Rows):
-    """Five components of digits; the first candidate clips far too wide."""
-
-    scoring = "captured_variance", {"clip_norm": 40.0}
-
-    def __init__(self):
-        self.data, self.targets = load_digits().data, None
-        self.estimator = DPPCA(5)
-        self.grid = {
-            "clip_norm": [200.0, 100.0, 50.0, 25.0, None],
-            "center": ["auto", "none", "pairs"],
-        }
-        self.first = {"clip_norm": 200.0, "center": "auto"}
-
-    score = Components.score
 
 
 class Pixel(Rows):
@@ -255,11 +236,10 @@ TASKS = {
     "ml-100k": Ratings,
     "jester": Jokes,
     "pixel": Pixel,
-    "clip": Clipped,
-    "digits": lambda: Components(load_digits(), (16.0, 32.0), 40.0),
+    "digits": lambda: Components(load_digits(), 40.0),
     "labels": Labels,
     "units": Units,
-    "adult": lambda: Components(load_adult(), (0.5, 1.0, 2.0), 3.0),
+    "adult": lambda: Components(load_adult(), 3.0),
 }
 
 

@@ -10,12 +10,12 @@ from skdpspectral.metrics import subspace_distance
 delta, signal, noise, seeds = 1e-6, 10.0, 1.0, range(4)
 
 
-def over_rate(n, p, epsilon, **parameters):
+def over_rate(n, p, epsilon, center="none"):
     """Mean error of DPPCA over the rate of its setting."""
     errors = []
     for seed in seeds:
         X, truth = make_spiked_covariance(n, p, random_state=seed)
-        pca = DPPCA(1, epsilon=epsilon, delta=delta, center="none", **parameters).fit(X)
+        pca = DPPCA(1, epsilon=epsilon, delta=delta, center=center).fit(X)
         errors.append(subspace_distance(pca.components_, truth))
     rate = minimax_rate(n, p, 1, signal, noise, epsilon)
     return np.mean(errors) / rate

@@ -58,9 +58,7 @@ def has_gil() -> bool:
 
 def make_stage(folder, seconds: float, patience: float, blocks=True) -> Stage:
     """Open the ledgers of a run, or make them."""
-    plan = DPPCA(3, epsilon=EPSILON, clip_norm=1.0, center="none").privacy_plan(
-        *ROWS.shape
-    )
+    plan = DPPCA(3, epsilon=EPSILON, center="none").privacy_plan(*ROWS.shape)
     # The cost of the planned noise itself, which calibration leaves a little short.
     budget = gaussian_epsilon(FITS_A_BUDGET**0.5 * plan.mu, DELTA)
     ledgers = {

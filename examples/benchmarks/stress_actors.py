@@ -144,7 +144,7 @@ def audit(stage: Stage) -> None:
         return released["second_moment"][1, [1]]
 
     tables = Canaries(1, lambda coin: (neighbor if coin[0] else rows,), statistic)
-    audit_in_few_fits(DPPCA(1, clip_norm=1.0, center="none"), tables, 16)
+    audit_in_few_fits(DPPCA(1, center="none"), tables, 16)
 
 
 # -- asyncio -------------------------------------------------------------------

@@ -37,9 +37,7 @@ class LoggedPCA(DPPCA):
     def __init__(
         self, log=None, label="", ledger=None, *, accountant=None, min_gap=1.0
     ):
-        super().__init__(
-            3, epsilon=EPSILON, clip_norm=1.0, center="none", accountant=accountant
-        )
+        super().__init__(3, epsilon=EPSILON, center="none", accountant=accountant)
         self.log, self.label, self.ledger = log, label, ledger
         self.min_gap = min_gap
 
@@ -146,9 +144,7 @@ class Stage:
 
 
 def _fit_pca(accountant):
-    pca = DPPCA(
-        3, epsilon=EPSILON, clip_norm=1.0, center="none", accountant=accountant
-    ).fit(ROWS)
+    pca = DPPCA(3, epsilon=EPSILON, center="none", accountant=accountant).fit(ROWS)
     return moment_noise(pca, ROWS), "normal", 1
 
 

@@ -61,14 +61,10 @@ scale : {"bounds"} or None, default=None
     features by the largest one. Private scales are not supported because they
     would differ between clients.
 [center]
-center : {"auto", "none", "pairs", "private", "shared"} or PrivateMean, default="auto"
+center : {"auto", "none", "pairs", "shared"}, default="auto"
     Reference point that is subtracted from the rows. "none": the midpoint of
     `bounds`, or the origin without `bounds`. "pairs": other rows of the same
-    client; this needs no center, but doubles the noise. "private": a private
-    mean, which uses part of the budget. Without `bounds` and `clip_norm` it
-    needs a public radius, given by
-    :class:`~skdpspectral.decomposition.PrivateMean`. In wide bounds the mean is
-    dominated by noise, and so are the components. "shared": a private center
+    client; this needs no center, but doubles the noise. "shared": a private center
     that the clients find together (see :class:`~skdpspectral.FederatedDPPCA`).
     "auto": same as "pairs".
 [n_samples_]

@@ -383,6 +383,11 @@ def pack_lower(matrix: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     return out
 
 
+def packed_diagonal(order: int) -> np.ndarray:
+    """Return the places of the diagonal in a packed matrix."""
+    return np.cumsum(np.arange(1, order + 1)) - 1
+
+
 def unpack_lower(packed: np.ndarray, order: int) -> np.ndarray:
     """Return the symmetric matrix packed by :func:`pack_lower`, in Fortran order."""
     matrix, stop = np.empty((order, order)), 0
@@ -396,93 +401,3 @@ def unpack_lower(packed: np.ndarray, order: int) -> np.ndarray:
             ]
         matrix[:first, first:last] = matrix[first:last, :first].T
     return matrix.T
-
-
-def packed_diagonal(order: int) -> np.ndarray:
-    """Return the places of the diagonal in a packed matrix."""
-    return np.cumsum(np.arange(1, order + 1)) - 1
-
-
-def mean_of_layers(layers: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the weighted sum of packed matrices as a matrix in Fortran order."""
-    return unpack_lower(weights @ layers, packed_order(layers))
-
-
-def packed_order(layers: np.ndarray) -> int:
-    """Return the order of packed matrices of shape (l, p (p + 1) / 2)."""
-    return math.isqrt(2 * layers.shape[1])
-
-
-# Deviations of noise by which the trace of a layer stands out; and weights of layers
-# in units of their traces over that of the first, at most 1. With 20 in place of 4, the
-# noise costs .0015 of the variance that two components of Adult in raw units keep.
-_SEEN, _LARGE_SHARE = 3.0, 4.0
-
-
-def weights_as_unit_rows(layers: np.ndarray, spread: float) -> np.ndarray:
-    """Return weights of packed layers that approximate the moment of unit rows.
-
-    Layers hold rows of growing length, with noise of deviation `spread` off the
-    diagonal. Layers with almost no rows are left out.
-    """
-    order = packed_order(layers)
-    traces = layers[:, packed_diagonal(order)].sum(axis=1)
-    noise = spread * math.sqrt(2.0 * order)
-    seen = traces > _SEEN * noise
-    weights = _LARGE_SHARE * traces / max(float(traces[0]), np.finfo(float).tiny)
-    weights = np.where(seen, np.clip(weights, 0.0, 1.0), 0.0)
-    weights[0] = 1.0
-    return weights
-
-
-# Eigenvalue above the others that components must have, in units of the largest that
-# is noise, and deviations by which they must keep more variance.
-_CLEAR, _SURELY_MORE = 2.0, 1.0
-
-
-def weights_of_layers(
-    layers: np.ndarray, squares, plain: np.ndarray, rank: int, spread: float
-) -> np.ndarray:
-    """Return the weights of layers whose components keep the most variance.
-
-    Candidates are the layers' `squares` of lengths, cut at a power of four, and
-    `plain`. They are compared by the variance of rows that their components keep,
-    corrected for the noise that both share (Stein's formula).
-    """
-    p, squares = packed_order(layers), np.asarray(squares)
-    degrees = p - rank
-    if degrees <= 0 or not plain[1:].any():
-        return plain
-    seen = plain > 0.0
-    cuts = 4.0 ** np.arange(1 + math.ceil(math.log(squares[-1], 4.0)))
-    choices, bases, doubts = [plain], list[np.ndarray](), list[float]()
-    for cut in cuts:
-        choices.append(np.minimum(squares, cut) * seen)
-    clear = []
-    for weights in choices:
-        matrix = mean_of_layers(layers, weights)
-        noise = spread * float(np.linalg.norm(weights))
-        values, vectors = top_eigh(matrix, rank, noise)
-        others = (np.trace(matrix) - values.sum()) / degrees
-        gaps = np.maximum(values - others, max(noise, np.finfo(float).tiny))
-        clear.append(values[-1] - others >= _CLEAR * 2.0 * math.sqrt(p) * noise)
-        if clear[-1]:
-            last, clearest = len(clear) - 1, matrix
-        doubts.append(2.0 * spread**2 * degrees * float(np.sum(1.0 / gaps)))
-        bases.append(vectors)
-    if not any(clear[1:]):
-        return plain
-    noise = spread * float(np.linalg.norm(choices[last]))
-    best, gain = plain, 0.0
-    kept = [
-        float(np.sum((vectors @ clearest) * vectors))
-        - doubt * (choices[last] @ weights)
-        for vectors, doubt, weights in zip(bases, doubts, choices, strict=True)
-    ]
-    for number in range(1, len(choices)):
-        overlap = float(np.sum((bases[0] @ bases[number].T) ** 2))
-        turned = math.sqrt(max(2.0 * (rank - overlap), 0.0))
-        more = kept[number] - kept[0] - _SURELY_MORE * noise * turned
-        if clear[number] and more > gain:
-            best, gain = choices[number], more
-    return best / best.max()

@@ -16,253 +16,151 @@ from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
 from .._linalg import eigen, walks
-from .._statistics.center import SearchedComponents
-from .._statistics.row_bounds import (
-    EARLY,
-    Centered,
-    RowBounds,
-    Searched,
+from .._statistics.centered import Centered
+from .._statistics.moments import (
+    Origin,
+    Rows,
     plan_second_moment,
-    share_of,
+    squares,
+    terms_about,
 )
-from .._statistics.statistic import HALF, Combination, Statistic, Terms, Votes
-from .._tables.clipping import normalize_rows
+from .._statistics.statistic import HALF, Votes
+from .._tables.clipping import make_box, normalize_rows
 from .._tables.table import check_rows, deferred_rows, map_rows
-from ..accounting import NoisyFitWarning, PrivacyAccountant
+from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan
 
-# Public range of lengths, in units of the data, and below the diameter of a box; cells
-# of its logarithm, of which the finest search tells eight from the next.
-_LENGTHS, _BELOW_BOX, N_CELLS, _STRIDE = (1e-6, 1e6), 1e-8, 1 << 12, 8
+# Lengths that are told from each other: powers of two, so many octaves from a typical
+# length, and so many cells of an octave.
+_OCTAVES, _CELLS, _LOWEST = 8, 32, -199.0
 
-# Share of mu**2 of the votes for the far radius; of those for the near one at least and
+# Numbers below were set by the errors in doc/tables/covariance_errors.rst.
+# Share of mu**2 of the votes for the far length; of those for the near one at least and
 # at most; and of the first layer in what the votes leave.
 _FAR_VOTES, _NEAR_VOTES, _NEAR_LAYER = 0.03, (0.005, 0.2), 0.85
 
-# Share of the rows that the first radius clips; of all that have a length if there are
+# Share of the rows that the first length clips; of all that have a length if there are
 # too few to tell a quarter of them from the noise of the votes.
 _CLIPPED, _CLIPPED_OF_FEW = 0.25, 0.5
 
-# Steps of the two searches: all of the range, and up to 128 cells beyond the first.
-_NEAR_STEPS, _FAR_STEPS = 9, 7
+# Steps of the two searches.
+_NEAR_STEPS, _FAR_STEPS = 9, 8
 
 # Deviations of the votes' noise that their margin has, where the budget allows it.
 _SURE, _FAIRLY_SURE, _FAR_SURE = 5.0, 2.5, 3.0
 
-# Most rows beyond the far radius, as a share; beyond it there is one layer.
+# Most rows beyond the far length, as a share; beyond it there is one layer.
 _MOST_FAR = 0.1
-
-# What the grid of a release may add to the noise that was asked for.
-_ROUNDED = 1.05
 
 # Least eigenvalue of a covariance without noise, over the mean of all.
 _LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class MomentLayer(Statistic):
-    """Second moment of rows of at most unit norm: one layer of a clipped moment."""
+class ClippedMoments:
+    """Votes for a near length and, if rows suffice, a far one; a moment for each.
 
-    name: str
-    n_samples: int
-    n_features: int
-    weights: tuple[float, ...] = (1.0,)
+    The near moment is of rows clipped at the near length. The far one has what a clip
+    at the far length would add, and counts as far as it exceeds its own noise.
+    """
 
-    def mechanisms(self, mu: float) -> tuple:
-        size, more = (self.n_samples, self.n_features), {"weights": self.weights}
-        more["lemma"] = "whole-covariance"
-        return plan_second_moment(self.name, *size, mu, **more)
+    rows: Rows
+    searches: tuple[Votes, ...]
+    votes: tuple[tuple, ...]
+    moments: tuple
+    far_number: float
+    clipped: float
 
-    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the mean of outer products, from their sum over given terms."""
-        (terms,) = given
-        return terms.undo(release(self.name, rows / terms.divisor))
-
-
-@dataclass(frozen=True)
-class LengthVotes(Statistic):
-    """A length that a wanted share, or number, of rows exceeds, by votes."""
-
-    votes: Votes
-    n_samples: int
-
-    @property
-    def moved(self) -> float:
-        """Sensitivity of a vote; in pairs, all votes of a row add up to one."""
-        return sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)
-
-    def noise_std(self, mu: float) -> float:
-        """Return the deviation of each vote's noise, without the grid's share."""
-        return self.moved * math.sqrt(self.votes.n_steps) / mu
-
-    def mechanisms(self, mu: float) -> tuple:
-        n = float(self.n_samples)
+    @classmethod
+    def planned(cls, suffix: str, rows: Rows, mu: float) -> ClippedMoments:
+        """Plan all releases at a total cost of mu."""
+        n, p, voters = rows.n, rows.p, rows.n * HALF
+        wanted = (_SURE * math.sqrt(_NEAR_STEPS) / (mu * _CLIPPED * voters)) ** 2
+        near = min(max(wanted, _NEAR_VOTES[0]), _NEAR_VOTES[1])
+        noise = math.sqrt(_FAR_STEPS) / (mu * math.sqrt(_FAR_VOTES))
+        number = max(2.0 * math.sqrt(p) / mu, _FAR_SURE * noise)
+        shares = {"near": near}
+        if number <= _MOST_FAR * voters:
+            shares["far"] = _FAR_VOTES
+        left = 1.0 - math.fsum(shares.values())
+        parts = (_NEAR_LAYER * left, (1.0 - _NEAR_LAYER) * left)
+        parts = parts if len(shares) == 2 else (left,)
+        moved = sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)
         # Counts are exact; their part of a row may be none that float64 has.
-        more = {"summation_error": n * 2.0**-50, "lemma": "length-votes"}
-        return self.votes.planned(mu, self.moved, magnitude=n, **more)
-
-    def run(self, release: Any, rows: np.ndarray, *given: Any) -> int:
-        """Return a cell, from numbers of rows that are longer than each cell.
-
-        Given are the first cell, the number of rows wanted beyond the length, the share
-        of these among rows of positive length, and the weight of a row.
-        """
-        start, number, share, weight = given
-        wanted = number + share * weight * int(rows[0])
-
-        def margin(place: np.ndarray) -> np.ndarray:
-            cells = np.minimum(start + _STRIDE * place, N_CELLS)
-            return weight * rows[cells] - wanted
-
-        _, last = self.votes.run(release, margin, rising=False)
-        # The middle of the last cell.
-        return int(min(start + _STRIDE * last[0] - _STRIDE // 2, N_CELLS))
-
-
-@dataclass(frozen=True)
-class Covariance:
-    """A released covariance, positive definite, in squared units of the box.
-
-    `mean` is the released center or None, `radii` are the lengths that rows are clipped
-    at, and `remark` is a sentence about a choice by releases.
-    """
-
-    matrix: np.ndarray
-    radii: tuple[float, ...]
-    mean: np.ndarray | None = None
-    remark: str = ""
-
-
-class WholeCovariance(Statistic):
-    """Covariance of rows about a given center, or of differences of rows.
-
-    Rows are clipped at a private quartile of their lengths, which needs little noise. A
-    second layer has what a larger clip would add, and counts as far as it exceeds its
-    own noise; it is left out if the budget is too small for it.
-    """
-
-    def __init__(self, bounds: RowBounds, n_samples: int) -> None:
-        self.bounds, self.n_samples = bounds, n_samples
-        low, high = _LENGTHS
-        if bounds.box is not None:
-            # Nothing in the box is longer, whatever center in it is taken off.
-            high = max(2.0 * bounds.box_radius, 1e-60)
-            low = _BELOW_BOX * high
-        ends = 2.0 * math.log(low), 2.0 * math.log(high)
-        self.points = np.linspace(*ends, N_CELLS + 1)
-        shape = n_samples, bounds.n_features, bounds.weights
-        self.near = MomentLayer("near_moment", *shape)
-        self.far = MomentLayer("far_moment", *shape)
-        self.near_length = LengthVotes(Votes("near_length", _NEAR_STEPS), n_samples)
-        self.far_length = LengthVotes(Votes("far_length", _FAR_STEPS), n_samples)
-        # Rows that votes count, at least.
-        self.n_voters = n_samples * min(bounds.weights)
-
-    def combined(self, mu: float) -> Combination:
-        """Return the releases at a total cost of mu, with their shares."""
-        near = self._near_votes(mu)
-        shares = {"near_length": near, "near": 1.0 - near}
-        if self._far_number(math.sqrt(_FAR_VOTES) * mu) <= _MOST_FAR * self.n_voters:
-            left = 1.0 - near - _FAR_VOTES
-            shares = {"near_length": near, "far_length": _FAR_VOTES}
-            shares |= {"near": _NEAR_LAYER * left, "far": (1.0 - _NEAR_LAYER) * left}
-        return Combination({name: getattr(self, name) for name in shares}, shares)
-
-    def _near_votes(self, mu: float) -> float:
-        """Return the share of the near radius' votes: enough for a quarter of rows."""
-        low, high = _NEAR_VOTES
-        noise = self.near_length.noise_std(mu)
-        wanted = (_SURE * noise / (_CLIPPED * self.n_voters)) ** 2
-        return min(max(wanted, low), high)
-
-    def _far_number(self, mu: float) -> float:
-        """Return the number of rows for which the loss by clipping equals the noise."""
-        # The noise of all of the budget, in directions of a few eigenvectors.
-        p = self.bounds.n_features
-        balance = 2.0 * math.sqrt(p) * self.far_length.moved / mu
-        balance *= math.sqrt(_FAR_VOTES)
-        return max(balance, _FAR_SURE * self.far_length.noise_std(mu))
-
-    def mechanisms(self, mu: float) -> tuple:
-        return self.combined(mu).mechanisms(mu)
-
-    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Warn if the search for lengths may well fail."""
-        if _FAIRLY_SURE * self._vote_noise(plan) <= _CLIPPED_OF_FEW * self.n_voters:
-            return ()
-        return (
-            f"{self.n_samples} rows are too few for private lengths at this budget: "
-            "the lengths, and the covariance with them, may have any scale; use more "
-            "rows or a larger epsilon, or bounds, which narrow the search",
-        )
-
-    def _vote_noise(self, plan: PrivacyPlan) -> float:
-        return getattr(plan["near_length_1"], "noise_std", 0.0)
+        more: dict = {"summation_error": n * 2.0**-50, "magnitude": float(n)}
+        searches, votes, moments = list[Any](), list[Any](), list[Any]()
+        for (name, share), part in zip(shares.items(), parts, strict=True):
+            steps = _NEAR_STEPS if name == "near" else _FAR_STEPS
+            searches.append(Votes(f"{name}_length{suffix}", steps))
+            cost, more["lemma"] = mu * math.sqrt(share), "length-votes"
+            votes.append(searches[-1].planned(cost, moved, **more))
+            moments += plan_second_moment(
+                f"{name}_moment{suffix}",
+                n,
+                p,
+                mu * math.sqrt(part),
+                weights=(1.0, HALF),
+                lemma="whole-covariance",
+            )
+        clipped = _CLIPPED_OF_FEW if wanted > 1.1 * near else _CLIPPED
+        found = tuple(searches), tuple(votes), tuple(moments)
+        return cls(rows, *found, number, clipped)
 
     @property
-    def early(self) -> MomentLayer:
-        """Second release of the first layer, for the cost of a center given up."""
-        return replace(self.near, name=EARLY)
+    def mechanisms(self) -> tuple:
+        """Return the planned releases."""
+        return (*(vote for votes in self.votes for vote in votes), *self.moments)
 
-    def relative_noise(self, plan: PrivacyPlan) -> float:
-        """Return the off-diagonal deviation of noise for rows in the unit ball."""
-        return getattr(plan["near_moment"], "noise_std", 0.0) / math.sqrt(2.0)
+    def is_doubtful(self, weight: float) -> bool:
+        """Whether noise may well hide the votes of rows that have this weight."""
+        noise = getattr(self.votes[0][0], "noise_std", 0.0)
+        return _FAIRLY_SURE * noise > _CLIPPED_OF_FEW * self.rows.n * weight
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Covariance:
-        """Release the covariance about a released center or None, or of pairs.
-
-        A given length is ignored; given layers of the same rows are released, too.
-        """
-        origin, *others = given
-        terms = self.bounds.blocks(rows, origin)
-        radii, clipped = self._release_radii(release, terms)
-        sums = partial(_sums_of_layers, radii=radii, n_features=self.bounds.n_features)
-        layers = terms.reduce(sums)
+    def run(self, release: Any, X: Any, origin: Origin) -> np.ndarray:
+        """Release the lengths and moments; return a positive definite covariance."""
+        walked, divisor = terms_about(self.rows, X, origin)
+        weight = HALF if origin.paired else 1.0
+        radii = self._radii(release, walked, origin.typical or 1.0, 1.0 / divisor)
+        kernel = partial(_sums_of_layers, radii=radii, n_features=self.rows.p)
         areas = [radii[0] ** 2, *(far**2 - radii[0] ** 2 for far in radii[1:])]
-        found, spreads = [], []
-        named = (self.near, self.far)[: len(areas)]
-        for statistic, layer, area in zip(named, layers, areas, strict=True):
-            found.append(area * statistic.run(release, layer, terms))
-            noise = getattr(release.plan[statistic.name], "noise_std", 0.0)
-            spreads.append(area * noise / terms.weight / math.sqrt(2.0))
-        for other in others[1] if len(others) > 1 else ():
-            share = share_of(release.plan, other.name, self.near.name)
-            also = areas[0] * other.run(release, layers[0], terms)
-            found[0] = share * also + (1.0 - share) * found[0]
-            spreads[0] *= math.sqrt(1.0 - share)
-        matrix = self._joined(found, spreads, clipped, terms)
-        mean = origin if isinstance(origin, np.ndarray) else None
-        return Covariance(matrix, radii, mean)
+        layers, spreads = [], []
+        sums = walked.reduce(kernel)
+        for mechanism, area, total in zip(self.moments, areas, sums, strict=True):
+            released = release(mechanism.name, total / divisor)
+            layers.append(area / weight * released)
+            noise = getattr(mechanism, "noise_std", 0.0) / math.sqrt(2.0)
+            spreads.append(area / weight * noise)
+        return self._joined(layers, spreads, origin.paired)
 
-    def _release_radii(self, release: Any, terms: Terms) -> tuple[tuple, float]:
-        """Release the lengths of the layers, and the share clipped by the first."""
-        longer = terms.reduce(partial(count_longer, points=self.points))
-        plan, names = release.plan, {m.name for m in release.plan.mechanisms}
-        # All that a row is in counts as one.
-        weight = terms.weight * self.n_samples / terms.n_terms
-        voters = terms.weight * self.n_samples
-        few = _SURE * self._vote_noise(plan) > _ROUNDED * _CLIPPED * voters
-        share = _CLIPPED_OF_FEW if few else _CLIPPED
-        cells = [self.near_length.run(release, longer, 0, 0.0, share, weight)]
-        if self.far.name in names:
-            costs = (plan[name].mu for name in self.far_length.votes.names)
-            number = self._far_number(math.hypot(*costs))
-            given = cells[0], number, 0.0, weight
-            cells.append(self.far_length.run(release, longer, *given))
-        return tuple(math.exp(0.5 * self.points[cell]) for cell in cells), share
+    def _radii(self, release, walked, typical: float, unit: float) -> tuple:
+        """Return the near and the far length; `unit` times n is the vote of a term."""
+        points = np.arange(-_OCTAVES * _CELLS, _OCTAVES * _CELLS + 1) / _CELLS
+        points = np.clip(points + math.log2(typical), _LOWEST, -_LOWEST)
+        longer = walked.reduce(partial(count_longer, points=points))
+        longer, first, radii = longer * (unit * self.rows.n), 0, []
+        wanted = (self.clipped * longer[0], self.far_number)
+        for search, number in zip(self.searches, wanted, strict=False):
 
-    def _joined(self, layers, spreads, clipped: float, terms: Terms) -> np.ndarray:
+            def margin(place, first=first, number=number):
+                return longer[np.minimum(first + place, len(points) - 1)] - number
+
+            _, last = search.run(release, margin, rising=False)
+            first = min(first + int(last[0]), len(points) - 1)
+            radii.append(2.0 ** float(points[first]))
+        return tuple(radii)
+
+    def _joined(self, layers, spreads, paired: bool) -> np.ndarray:
         """Combine released layers to a positive definite matrix."""
-        p, n = self.bounds.n_features, self.n_samples
+        p, n = self.rows.p, self.rows.n
         # Differences with few partners a row have more sampling error than rows.
-        aspect = p / n * (1.0 + (HALF * n / terms.n_terms if terms.weight < 1.0 else 0))
+        aspect = p / n * (1.0 + (HALF * n / self.rows.n_pairs if paired else 0.0))
         trace = max(float(np.trace(layers[0])), 0.0)
         floor = max(spreads[0], _LEAST * trace / p, np.finfo(float).tiny)
-        if len(layers) == 1:
-            matrix = eigen.shrink_noise(layers[0], spreads[0], aspect, floor)
-            return matrix / _kept_share(matrix, clipped)
-        return eigen.join_layers(*layers, *spreads, floor, aspect)
+        if len(layers) > 1:
+            return eigen.join_layers(*layers, *spreads, floor, aspect)
+        matrix = eigen.shrink_noise(layers[0], spreads[0], aspect, floor)
+        return matrix / _kept_share(matrix, self.clipped)
 
 
 def _kept_share(matrix: np.ndarray, clipped: float) -> float:
@@ -274,12 +172,11 @@ def _kept_share(matrix: np.ndarray, clipped: float) -> float:
 
 
 def count_longer(blocks, points: np.ndarray) -> np.ndarray:
-    """Count rows that are longer than logarithms of squared lengths."""
+    """Count rows of positive length that are longer than powers of two."""
     counts = np.zeros(len(points) + 1, dtype=np.int64)
     for block in blocks:
-        with np.errstate(all="ignore"):
-            logs = np.log(walks.row_squares(block))
-            logs = np.nan_to_num(logs, nan=np.inf, posinf=np.inf)
+        with np.errstate(divide="ignore"):
+            logs = 0.5 * np.log2(squares(block))
         counts += np.bincount(np.searchsorted(points, logs), minlength=len(counts))
     return counts[::-1].cumsum()[::-1][1:]
 
@@ -440,6 +337,21 @@ class GaussianMixin:
         return value if squared else float(np.sqrt(value))
 
 
+class CenteredCovariance(Centered):
+    """A covariance about a private center, or of pairs, with a warning of few rows."""
+
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Warn if the search for lengths may well fail."""
+        weight = 1.0 if self.center == "none" else HALF
+        if not self.branches[0].last.is_doubtful(weight):
+            return ()
+        return (
+            f"{self.rows.n} rows are too few for private lengths at this budget: the "
+            "lengths, and the covariance with them, may have any scale; use more rows "
+            "or a larger epsilon",
+        )
+
+
 @documented
 class DPCovariance(GaussianMixin, TableEstimator):
     r"""Covariance of all features with differential privacy.
@@ -527,13 +439,11 @@ class DPCovariance(GaussianMixin, TableEstimator):
         self.accountant = accountant
         self.noise_seed = noise_seed
 
-    def _statistic(self, n_samples: int, n_features: int) -> Statistic:
+    def _statistic(self, n_samples: int, n_features: int) -> CenteredCovariance:
         """Return what a fit of that shape releases, from public numbers alone."""
-        public = {"bounds": self.bounds, "center": self.center}
-        bounds = RowBounds(n_features, search=True, **public)
-        whole = WholeCovariance(bounds, n_samples)
-        kind = SearchedComponents if isinstance(bounds.origin, Searched) else Centered
-        return kind(bounds, n_samples, whole)
+        box = make_box(self.bounds, n_features, per_feature=False)
+        rows, mu = Rows(n_samples, n_features, box), gaussian_mu(*self._budget_of_fit())
+        return CenteredCovariance(rows, mu, self.center, ClippedMoments.planned, True)
 
     @unweighted
     def fit(self, X, y=None, *, users=None) -> Self:
@@ -555,13 +465,12 @@ class DPCovariance(GaussianMixin, TableEstimator):
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=unread.shape[0])
-            found, bounds = statistic.run(release, rows), statistic.bounds
-            self.covariance_ = found.matrix * (bounds.unit * bounds.unit)
-            self.location_ = bounds.to_data_units(found.mean)
+            _, origin, matrix, said = statistic.run(release, rows)
+            self.covariance_ = matrix * statistic.rows.unit**2
+            self.location_ = statistic.rows.to_data(origin.center)
             self.n_samples_ = unread.shape[0]
-            remarks = (*plan.remarks, *filter(None, [found.remark]))
-            self.privacy_ = replace(plan, remarks=remarks)
-            if found.mean is None and HALF in bounds.weights:
+            self.privacy_ = replace(plan, remarks=(*plan.remarks, *said))
+            if origin.paired:
                 warn(
                     "no mean was released, because rows were compared in pairs: "
                     "location_ is the origin, or the midpoint of bounds, and "

@@ -5,22 +5,18 @@ from typing import TYPE_CHECKING
 from .. import _on_demand
 
 if TYPE_CHECKING:  # what is imported on demand
-    from ._bounded_moments import PrivateMean as PrivateMean
     from ._federated_pca import ComponentCovariance as ComponentCovariance
     from ._federated_pca import FederatedDPPCA as FederatedDPPCA
     from ._pca import DPPCA as DPPCA
     from ._pca import SpikedPCA as SpikedPCA
-    from ._pca_mechanisms import Auto as Auto
     from ._pca_mechanisms import Gaussian as Gaussian
     from ._pca_mechanisms import SpikedModel as SpikedModel
-    from ._pca_mechanisms import TwoStage as TwoStage
     from ._sparse_pca import SparseDPPCA as SparseDPPCA
 
 _HOMES = {
-    "_bounded_moments": "PrivateMean",
     "_federated_pca": "ComponentCovariance FederatedDPPCA",
     "_pca": "DPPCA SpikedPCA",
     "_sparse_pca": "SparseDPPCA",
-    "_pca_mechanisms": "Auto Gaussian SpikedModel TwoStage",
+    "_pca_mechanisms": "Gaussian SpikedModel",
 }
 __getattr__, __dir__, __all__ = _on_demand.names_of(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""Private moments of bounded rows, and their products with columns."""
+"""Bounded rows of clients: private moments of them, and products with columns."""
 
 from __future__ import annotations
 
@@ -8,36 +8,165 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from .. import sensitivity
-from .._base.sklearn_compat import StrOptions
-from .._base.strategies import register
-from .._linalg import eigen, walks
-from .._statistics.row_bounds import (
-    CENTERS,
-    CENTERS_OF_CLIENTS,
-    PrivateMean,
-    RowBounds,
-    Searched,
-    floor_of,
-    plan_second_moment,
-    weight_of,
-)
-from .._statistics.statistic import (
-    HALF,
-    Combination,
-    Statistic,
-    mean_summation_error,
-    pair_order,
-)
-from .._tables.clipping import clip_rows, normalize_rows
-from .._tables.pairs import PairOrder
+from .._linalg import walks
+from .._statistics.centered import PAIRED
+from .._statistics.moments import plan_second_moment
+from .._statistics.statistic import HALF, Combination, Statistic, Terms, pair_order
+from .._tables.clipping import clip_rows, make_box, normalize_rows
+from .._tables.pairs import PairOrder, PairWalk, row_differences
 from ..accounting._gaussian import calibrate_alike
+from ..mechanisms import Concern, Remark, shown
 from . import _kernels
 
-register(PrivateMean)
-CENTER_CONSTRAINT = [StrOptions(set(CENTERS)), PrivateMean]
-CENTER_OF_CLIENTS = [StrOptions(set(CENTERS_OF_CLIENTS)), PrivateMean]
+# Weights of released means, by what rows are measured from.
+_WEIGHTS = {"none": (1.0,), "pairs": (HALF,), "shared": (1.0, HALF)}
+
+# Radii, in units of the box, whose squares float64 arithmetic can handle.
+_SMALLEST, _LARGEST = 1e-60, 1e60
+
+# Clip of rows whose lengths matter, where no public clip is given.
+_LONGEST = 1e100
+
+
+class RowBounds:
+    """Bounds and origin of the rows of a fit, from public parameters alone.
+
+    Parameters are those of :class:`~skdpspectral.FederatedDPPCA`.
+
+    `center` is "none", "pairs", or "shared" if clients find one together. `weights` are
+    those that a released mean may have: 1 over rows, half over pairs, or both where
+    releases choose. `box` is the public box or None. In its units, `clip` bounds the
+    rows of the second moment (None for unit rows), and `second_radius` their norm.
+    `unit` and `variance_unit` are data units per unit of the box, and of these rows.
+    """
+
+    def __init__(
+        self,
+        n_features,
+        *,
+        bounds=None,
+        clip_norm=None,
+        center="auto",
+        scale=None,
+    ):
+        if not (scale is None or (isinstance(scale, str) and scale == "bounds")):
+            raise ValueError(
+                f'scale must be None or "bounds", got {shown(scale)}: clients share '
+                "one task, and its scales must be public. Divide features by public "
+                'scales, or pass bounds with scale="bounds"'
+            )
+        self.n_features, self.scale = n_features, scale
+        # As a Python float: a float32 radius would round sensitivity and noise.
+        self.clip_norm = clip_norm = None if clip_norm is None else float(clip_norm)
+        self.box = make_box(bounds, n_features, per_feature=scale is not None)
+        self.unit = unit = 1.0
+        if self.box is not None:
+            self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
+        self.center = "pairs" if center == "auto" else center
+        self.weights = _WEIGHTS[self.center]
+        self.clip = None
+        if clip_norm is not None:
+            self.clip = clip_norm / unit
+            if self.box is not None:
+                # About a center in the box, no row of the box is longer than this.
+                reach = sensitivity.box_radius(self.box.half_widths)
+                reach *= 1.0 if center == "none" else 2.0
+                self.clip = min(self.clip, reach)
+            _check_radius(self.clip)
+        self.second_radius = 1.0 if self.clip is None else self.clip
+        self.variance_unit = 1.0 if self.clip is None else unit
+
+    def _about(self, block, mean, own=None):
+        """Rows in units of the box, about a released mean, and memory to reuse."""
+        if self.box is not None:
+            block = own = self.box.to_unit(block, out=own)
+        if mean is not None:
+            block = own = np.subtract(block, mean, out=own, dtype=np.float64)
+        return block, own
+
+    def for_second_moment(self, block, mean=None, floor: float = 0.0, out=None):
+        """Rows of the second moment, about a released mean.
+
+        Without a public clip, rows shorter than the released length `floor` are divided
+        by it, and all others by their own length.
+        """
+        block, own = self._about(block, mean, out)
+        if self.clip is None:
+            return normalize_rows(block, floor=floor, out=own)
+        return clip_rows(block, self.clip, out=own)
+
+    def for_projections(self, block, mean=None, out=None):
+        """Rows about a released mean whose lengths are kept, up to a public clip."""
+        block, own = self._about(block, mean, out)
+        # Without one, a clip that no sensitivity rests on: squares stay finite.
+        clip = _LONGEST if self.clip is None else self.clip
+        return clip_rows(block, clip, out=own)
+
+    def pairs(self, order: PairOrder, then=None) -> PairWalk:
+        """Walk over differences of paired rows, in units of the box."""
+        row_map = None if self.box is None else self.box.to_unit
+        return PairWalk(order, row_map, then=then, difference=row_differences)
+
+    def for_pairs(self, difference, lengths: bool = False, floor: float = 0.0):
+        """Bound differences, or their signs, for the second moment, in place.
+
+        With `lengths` or a public clip they are divided by the root of two, so that
+        their covariance is that of the rows. `floor` is measured as for rows.
+        """
+        own = None if sparse.issparse(difference) else difference
+        if self.clip is None and not lengths:
+            return normalize_rows(difference, floor=math.sqrt(2.0) * floor, out=own)
+        difference *= math.sqrt(0.5)
+        clip = _LONGEST if self.clip is None else self.clip
+        return clip_rows(difference, clip, out=own)
+
+    def blocks(self, X, origin=None) -> Terms:
+        """Return blocks of rows about a released point, if any, or of differences."""
+        if isinstance(origin, PairOrder):
+            walk = self.pairs(origin, partial(self.for_pairs, lengths=True))
+            walked = walks.Walked(X, walk)
+            return Terms(walked, origin.n_pairs, HALF)
+        about = walks.Writing(partial(self.for_projections, mean=origin))
+        return Terms(walks.Walked(X, walks.RowWalk(about)), X.shape[0])
+
+    def to_data_units(self, mean):
+        """Return a mean in units of the box as a point in units of the data."""
+        known = isinstance(mean, np.ndarray)
+        mean = mean if known else np.zeros(self.n_features)
+        return mean if self.box is None else self.box.midpoint + self.box.unit * mean
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about what a reader of the guarantee must know."""
+        what = "the origin" if self.box is None else "the midpoint of the bounds"
+        said = {
+            "pairs": PAIRED,
+            "shared": "Rows are measured from a private center that the clients find "
+            "together, or compared in pairs where it is not accurate enough.",
+            "none": f"Variance is measured about {what}; no mean was estimated.",
+        }
+        sentences = [Remark(said[self.center], Concern.MEASURED)]
+        flat = 0 if self.box is None else int(np.sum(self.box.half_widths == 0.0))
+        if flat:
+            none = f"{flat} features have no extent and count for nothing."
+            sentences.append(Remark(none, Concern.MEASURED))
+        return tuple(sentences)
+
+
+def _check_radius(radius: float) -> None:
+    """Refuse a radius whose square float64 arithmetic cannot handle."""
+    if not _SMALLEST <= radius <= _LARGEST:
+        raise ValueError(
+            f"clip_norm is {radius:g} half-widths of the bounds, which is out of the "
+            "range of float64 arithmetic; choose clip_norm on the scale of the bounds"
+        )
+
+
+def weight_of(origin: Any) -> float:
+    """Weight of what is released of a mean: half of one over pairs."""
+    return HALF if isinstance(origin, PairOrder) else 1.0
 
 
 @dataclass(frozen=True)
@@ -87,160 +216,6 @@ class SecondMoment(Statistic):
         """Deviation of the noise off the diagonal of what :meth:`run` gives."""
         planned = getattr(plan[self.name], "noise_std", 0.0)
         return planned / math.sqrt(2.0) / weight_of(origin)
-
-    def squared_error(
-        self, mu: float, rank: int, signal: float, noise: float, paired: bool = False
-    ) -> float:
-        """Expected squared projection distance for Gaussian rows, to first order.
-
-        `signal` and `noise` are variances along the components beyond the noise, and
-        across them, in units of the bounded rows.
-        """
-        gap, cross = self._law(rank, signal, noise)
-        # Deviation of the noise off the diagonal.
-        private = self.bounds.second_radius**2 / (self.n_samples * mu)
-        sampling = cross / self.n_samples
-        searched = isinstance(self.bounds.origin, Searched)
-        if searched and self.bounds.clip is None and not paired:
-            # Rows of a normal law are of about the same length.
-            edge = 2.0 * math.sqrt(self.bounds.n_features) * private
-            private *= max(1.0, floor_of(1.0, edge)) ** 2
-        if paired:
-            # Of pairs that share rows; exact for clipped differences of normal rows.
-            order = pair_order(self.n_samples, self.bounds.n_features)
-            sampling *= 1.0 + 0.5 / order.n_shifts
-            private /= HALF
-        entries = 2.0 * rank * (self.bounds.n_features - rank)
-        return entries * (sampling + private**2) / gap**2
-
-    def _law(self, rank: int, signal: float, noise: float) -> tuple[float, float]:
-        """Gap, and variance of entries off the diagonal, of bounded Gaussian rows."""
-        degrees, clip = self.bounds.n_features - rank, self.bounds.clip
-        if clip is None:
-            return _kernels.unit_row_moments(signal + noise, noise, rank, degrees)
-        spread = rank * (signal + noise) + degrees * noise
-        kept = min(1.0, clip**2 / spread)
-        return kept * signal, kept**2 * noise * (signal + noise)
-
-
-@dataclass(frozen=True)
-class LayeredMoment(SecondMoment):
-    """Second moments of rows of different lengths, at the price of one.
-
-    A row of direction u has a part a_j u u' in the second moment of layer j. The
-    squares of a_j sum up to at most 1, so that all layers together have the sensitivity
-    of unit rows (:ref:`lemma-layers`). Weights of the layers are chosen once they are
-    released: long rows keep their lengths as far as noise allows.
-    """
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        p = self.bounds.n_features
-        return len(LAYERS), p * (p + 1) // 2
-
-    def mechanisms(self, mu: float) -> tuple:
-        n, p, shape = self.n_samples, self.bounds.n_features, self._shape
-        return calibrate_alike(
-            [self.name],
-            sensitivity.second_moment_sensitivity(1.0, n),
-            mu,
-            shape,
-            # The packed entries are rounded once more.
-            summation_error=2.0 * mean_summation_error(1.0, n, p, self.bounds.weights),
-            magnitude=2.0,
-            lemma="second-moment",
-        )
-
-    def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
-        """Packed second moments of the layers; parameters as of one moment."""
-        bounds, walk, divisor = self.bounds, walks.RowWalk(), float(rows.shape[0])
-        if isinstance(origin, PairOrder):
-            longer = math.sqrt(2.0) * floor
-            walk = bounds.pairs(origin, partial(in_layers, floor=longer))
-            divisor = origin.n_pairs / HALF
-        else:
-            about = partial(self._about, origin=origin, floor=floor)
-            walk = walks.RowWalk(walks.Writing(about))
-        size = {"n_features": bounds.n_features, "n_layers": len(LAYERS)}
-        sums = walks.reduce_rows(rows, walk, partial(walks.sums_of_layers, **size))
-        # In the order of releases, which need no copy then.
-        packed = np.empty(self._shape, order="F")
-        for row, layer in zip(packed, sums, strict=True):
-            eigen.pack_lower(layer, out=row)
-        return _weighed(np.multiply, packed, 1.0 / divisor, math.sqrt(2.0) / divisor)
-
-    def _about(self, block, origin, floor, out=None) -> tuple:
-        block, own = self.bounds._about(block, origin, out)
-        return in_layers(block if own is None else own, floor)
-
-    def release(self, release: Any, exact: np.ndarray, origin: Any) -> np.ndarray:
-        """Release what :meth:`kernel` gave; return packed symmetric matrices."""
-        released = release(self.name, exact, overwrite=True)
-        weight = weight_of(origin)
-        return _weighed(np.divide, released, weight, weight * math.sqrt(2.0))
-
-
-# Squared lengths, in units of the floor, at which rows begin to have a part in another
-# layer, and at which they have all of it in one; the weight that they keep in the
-# first, and the squared lengths that layers stand for.
-_LONG, _KNOTS, _KEPT = 4.0, (32.0, 256.0, 2048.0), 0.3
-_MOVED = math.sqrt(1.0 - _KEPT**2)
-LAYERS = (1.0, *((knot - _KEPT) / _MOVED for knot in _KNOTS))
-
-
-def _weighed(ufunc: Any, packed: np.ndarray, on: float, off: float) -> np.ndarray:
-    """Multiply or divide packed matrices on and off the diagonal, in place."""
-    places = eigen.packed_diagonal(eigen.packed_order(packed))
-    diagonal = ufunc(packed[:, places], on)
-    ufunc(packed, off, out=packed)
-    packed[:, places] = diagonal
-    return packed
-
-
-def in_layers(rows: np.ndarray, floor: float) -> tuple[np.ndarray, ...]:
-    """Bounded rows of each layer: all rows in the first, and long ones in others.
-
-    The first are in the memory of `rows`, of shape (b, p) and float64.
-
-    Outer products of long rows have weights in the first layer and in one or two more,
-    so that weights times what layers stand for sum up to their squared length. With a
-    `floor` of 0 all rows are unit rows of the first layer.
-    """
-    with np.errstate(all="ignore"):
-        # A row that is not finite becomes zero, in any layer.
-        squares = np.vecdot(rows, rows) / floor**2 if floor else np.zeros(len(rows))
-    rows = normalize_rows(rows, floor=floor, out=rows)
-    long = np.flatnonzero(squares > _LONG)
-    factors, parts = np.sqrt(layer_weights(squares[long])), [rows]
-    for layer in range(1, len(LAYERS)):
-        some = np.flatnonzero(factors[:, layer])
-        parts.append(rows[long[some]] * factors[some, layer, None])
-    rows[long] *= factors[:, 0, None]
-    return tuple(parts)
-
-
-def layer_weights(squares: np.ndarray) -> np.ndarray:
-    """Weights in the layers, of long rows of given squared lengths."""
-    weights = np.zeros((len(squares), len(LAYERS)))
-    # Squares of the weights sum up to at most 1, roundings of all products included.
-    below_one = 1.0 - 2.0**-48
-    some = squares <= _KNOTS[0]
-    weights[some, :2] = _turned(squares[some], *LAYERS[:2])
-    for layer in range(1, len(_KNOTS)):
-        some = (squares > _KNOTS[layer - 1]) & (squares <= _KNOTS[layer])
-        part = (squares[some] - _KEPT) / _MOVED
-        turned = _turned(part, *LAYERS[layer : layer + 2])
-        weights[some, layer : layer + 2] = _MOVED * turned
-        weights[some, 0] = _KEPT
-    weights[squares > _KNOTS[-1], :: len(_KNOTS)] = _KEPT, _MOVED
-    return below_one * weights
-
-
-def _turned(squares: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Cosines and sines of the least angles for which low cos + high sin = squares."""
-    share = np.minimum(squares / math.hypot(low, high), 1.0)
-    sine = np.sin(np.clip(math.atan2(high, low) - np.arccos(share), 0.0, math.pi / 2))
-    return np.stack([np.sqrt(1.0 - sine**2), sine], axis=1)
 
 
 @dataclass(frozen=True)
@@ -347,7 +322,8 @@ class PowerIteration(Combination):
         n_rounds: int,
         covariance: bool,
     ) -> None:
-        bounds, n = moment.bounds, moment.n_samples
+        self.bounds = bounds = moment.bounds
+        n = moment.n_samples
         steps: dict[str, Statistic] = {moment.name: moment} if start else {}
         for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
             steps[name] = PowerProduct(bounds, n, rank, name)
@@ -365,3 +341,6 @@ class PowerIteration(Combination):
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release a round of a given name, with what else is given."""
         return self.rounds.run(release, rows, *given)
+
+    def remarks(self) -> tuple[str, ...]:
+        return self.bounds.remarks()

@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 
 from .._messages.answering import AnsweringClient
 from .._release.noise import Release
+from .._statistics.statistic import pair_order
 from .._tables.columns import in_declared_order
 from .._tables.pairs import PairOrder
 from .._tables.table import check_rows
@@ -28,9 +29,10 @@ from ._federated_task import Registration, SpectralTask, check_client_budget
 class ClientRows:
     """The rows of a client and its release, for all queries of a session.
 
-    `origin` is what rows are measured from: a released mean, the order of pairs, or
-    None. Rows below the released length `floor` keep theirs. `column` is the last one
-    about a shared center, and `mean` what was released for it.
+    `origin` is what rows are measured from: a shared center, the order of pairs, or
+    None. `steps` are the releases that follow a center. Rows below the released length
+    `floor` keep theirs. `column` is the last one about a shared center, and `mean` what
+    was released for it.
     """
 
     def __init__(self, task: SpectralTask, X: Any, release: Release) -> None:
@@ -38,8 +40,9 @@ class ClientRows:
         self.statistic = task.statistic(len(X))
         self.floor, self.column, self.mean = 0.0, np.zeros(0), np.zeros(0)
         self.origin: Any = None
-        if not (task.mechanism.spiked or task.shared):
-            self.origin = self.statistic.center(release, X)
+        if task.rows.center == "pairs":
+            self.origin = pair_order(len(X), task.n_features)
+        self.steps = self.statistic.rest if task.shared else self.statistic
 
     @property
     def paired(self) -> bool:
@@ -48,7 +51,7 @@ class ClientRows:
 
     def run(self, name: str, *given: Any) -> np.ndarray:
         """Release one of the steps that follow a center."""
-        return self.statistic.rest.run(self.release, self.X, name, *given)
+        return self.steps.run(self.release, self.X, name, *given)
 
 
 class LocalClient(AnsweringClient):

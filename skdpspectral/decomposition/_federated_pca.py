@@ -25,7 +25,6 @@ from .._base.sklearn_compat import (
 from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._release.noise import Coins
-from .._statistics.row_bounds import Pairs
 from .._tables.clipping import units_within
 from .._tables.ids import UserDraw, UserRows, encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users, users_of_rows
@@ -33,7 +32,6 @@ from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, Unit, check_count, check_real
-from ._bounded_moments import CENTER_OF_CLIENTS
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import Outcome, Rounds
 from ._federated_task import Registration, SpectralTask, Steps
@@ -195,7 +193,7 @@ class FederatedEstimator(
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds"}), None],
-        "center": CENTER_OF_CLIENTS,
+        "center": [StrOptions({"auto", "none", "pairs", "shared"})],
         "n_jobs": [Integral, None],
     }
 
@@ -376,7 +374,7 @@ class FederatedEstimator(
             self.privacy_ = plan
             run_in_process(rounds, members, self.n_jobs, progress.step)
             self._set_outcome(task, rounds.outcome())
-        if isinstance(task.rows.origin, Pairs) and hasattr(self, "noise_variance_"):
+        if task.rows.center == "pairs" and hasattr(self, "noise_variance_"):
             warn(
                 "no mean was released, because rows of clients were compared in "
                 "pairs: mean_ is the origin, or the midpoint of bounds, and "
@@ -511,10 +509,9 @@ class FederatedDPPCA(FederatedEstimator):
     {clip_norm}
     {scale}
     {center}
-        With "private", each client releases a mean of its own rows, which removes
-        offsets between clients. With "shared", clients answer three more requests, for
-        7 % of their :math:`\mu^2`: the server finds a common center, and centers of
-        sites that differ. A client whose center is not accurate enough compares its
+        With "shared", clients answer three more requests, for 7 % of their
+        :math:`\mu^2`: the server finds a common center, and centers of sites that
+        differ. A client whose center is not accurate enough compares its
         rows in pairs. With little noise, rows below a released length are not scaled
         up to unit norm. This needs no bounds. Where noise dominates, the error is about
         two thirds of that of pairs (:ref:`lemma-shared-center`). It requires

@@ -17,7 +17,7 @@ from .._messages.messages import MessageError
 from .._statistics.statistic import HALF
 from . import _kernels
 from ._bounded_moments import LARGEST_DEFECT
-from ._components import LEAST_SIGNAL
+from ._spiked import LEAST_SIGNAL
 
 # Noise beyond the public bound of a statistic, in standard deviations: an honest reply
 # has more with a probability below 1e-30.
@@ -304,31 +304,6 @@ class ModelStart(_AnyStart):
         return self.task.n_components
 
 
-class Mean(Query):
-    """A noisy mean of rows, which was released first."""
-
-    def __init__(self, task) -> None:
-        super().__init__(task, "mean", (task.n_features,))
-
-    def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
-        """Return what all other releases were made about."""
-        return (), rows.origin
-
-    def check(self, party: Any, reply: Any) -> None:
-        """Refuse a mean outside of the public bounds."""
-        rows, loose = self.task.rows, 1.0 + ROUNDING
-        sides = rows.mean_radius if rows.box is None else rows.box.half_widths
-        outside = np.any(np.abs(reply.values) > sides * loose)
-        if outside or np.linalg.norm(reply.values) > rows.mean_radius * loose:
-            raise MessageError("its mean is outside the public bounds")
-
-    def use(self, rounds: Any, replies: list) -> None:
-        """Average means by the numbers of rows, or by given weights."""
-        n = np.array([reply.n_samples for reply in replies], dtype=float)
-        weights = n / n.sum() if rounds.given is None else rounds.weigh(None, replies)
-        rounds.mean = weights @ np.stack([reply.values for reply in replies])
-
-
 class _WithBasis(Query):
     """A release that depends on orthonormal columns, which the server sends."""
 
@@ -389,7 +364,7 @@ class Within(_WithBasis):
         if self._of_model:
             return (), rows.statistic.moment_within(rows.release, rows.X, given.T)
         blocks = self.task.rows.blocks(rows.X, rows.origin)
-        within = rows.statistic.rest.within
+        within = rows.steps.within
         radius = self.task.projection_norm
         return (), within.run(rows.release, blocks, given.T, radius)
 

@@ -13,20 +13,18 @@ from sklearn.base import clone
 
 from .._base.strategies import json_default, read_plain
 from .._messages.messages import OVERHEAD, MessageError, Request, Task
-from .._statistics.row_bounds import Centered, Pairs, PrivateMean, PublicPoint, Shared
 from .._statistics.statistic import Statistic
 from .._tables.columns import check_feature_names, refuse_masked
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
 from ._bounded_moments import PowerIteration, SecondMoment
-from ._federated_queries import Mean, ModelStart, Power, Query, Start, Within
+from ._federated_queries import ModelStart, Power, Query, Start, Within
 from ._pca_mechanisms import design_components
 from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
-from ._spiked import WHOLE_ORDER
 
 # Raised whenever the same parameters would mean other releases, or other messages.
-_VERSION = 4
+_VERSION = 6
 # Largest number of features of a task: a limit on memory.
 _MOST_FEATURES = 2**24
 # Parameters that each client has of its own, or that no release depends on.
@@ -184,7 +182,7 @@ class SpectralTask(Task):
         rows, spiked = self.rows, self.mechanism.spiked
         start, length = steps.init is None, steps.projection_norm
         bounded = rows.box is not None or rows.clip is not None
-        bounded = bounded or not isinstance(rows.origin, PublicPoint)
+        bounded = bounded or rows.center != "none"
         refused = {
             "bounds, clip_norm, scale and center are not used with "
             "mechanism=SpikedModel(...), whose rows are not bounded and have mean "
@@ -197,10 +195,6 @@ class SpectralTask(Task):
             'aggregation="matrix" needs public variances of a SpikedModel: state '
             "signal_variance and noise_variance": (
                 self.mechanism.unknown_spikes and self.by_matrix
-            ),
-            'aggregation="matrix" with a SpikedModel needs n_features of at most '
-            f"{WHOLE_ORDER}, beyond which the noisy projector is never formed": (
-                spiked and self.by_matrix and self.n_features > WHOLE_ORDER
             ),
             'release="covariance" requires a projection_norm for this mechanism: '
             "set release=ComponentCovariance(projection_norm)": (
@@ -261,18 +255,16 @@ class SpectralTask(Task):
     @property
     def shared(self) -> bool:
         """Whether clients first find a center together."""
-        return isinstance(self.rows.origin, Shared)
+        return self.rows.center == "shared"
 
     def _in_order(self) -> tuple[Query, ...]:
-        """Return all requests: a center, a start, means, rounds and a covariance."""
+        """Return all requests: a center, a start, rounds and a covariance."""
         queries: list[Query] = []
         if self.shared:
             queries += [AskLengths(self), AskCenter(self, 1), AskCenter(self, 2)]
         if self.start_basis is None:
             start = CenteredStart if self.shared else Start
             queries.append(ModelStart(self) if self.mechanism.spiked else start(self))
-        if isinstance(self.rows.origin, PrivateMean):
-            queries.append(Mean(self))
         queries += [Power(self, t) for t in range(1, self.n_rounds + 1)]
         return (*queries, *([Within(self)] if self.with_covariance else []))
 
@@ -324,8 +316,7 @@ class SpectralTask(Task):
             return self.mechanism.of_model(rows, n_samples, rank, covariance)
         more = self.start_basis is None, self.n_rounds, covariance
         steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
-        kind = SharedCenter if self.shared else Centered
-        return kind(rows, n_samples, steps)
+        return SharedCenter(rows, n_samples, steps) if self.shared else steps
 
     def party(self, name: str, n_samples: int, epsilon, delta) -> Party:
         """Return what is public of a client; errors name it."""
@@ -345,7 +336,7 @@ class SpectralTask(Task):
                 self._plans[key] = statistic.plan(epsilon, delta, **named)
         except (TypeError, ValueError) as error:
             raise ValueError(f"client {name!r}: {error}") from None
-        return Party(n_samples, self._plans[key], isinstance(self.rows.origin, Pairs))
+        return Party(n_samples, self._plans[key], self.rows.center == "pairs")
 
 
 def check_client_budget(epsilon, delta) -> tuple[float, float]:

@@ -13,14 +13,12 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from .._linalg.eigen import _start, flip_signs, top_eigh
+from .._linalg.eigen import flip_signs, top_eigh
 from .._linalg.walks import (
     RowMap,
     RowWalk,
     blas_threads,
-    blocked_second_moment,
     reduce_rows,
     row_squares,
 )
@@ -63,41 +61,10 @@ def residual(rows, scores: np.ndarray, components: np.ndarray) -> np.ndarray:
     return np.subtract(rows, part, out=part)
 
 
-def floor_eigenvalues(matrix: np.ndarray, floor: float) -> np.ndarray:
-    """Raise the eigenvalues of a symmetric matrix to a floor."""
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, floor)) @ vectors.T
-
-
 def leading_first(within: np.ndarray, vectors: np.ndarray):
     """Rotate orthonormal rows to the principal axes of a matrix within them."""
     values, rotation = np.linalg.eigh(within)
     return values[::-1].copy(), flip_signs(rotation.T[::-1] @ vectors)
-
-
-def orthonormal_rows(matrix: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis of the row space, with fixed signs."""
-    return flip_signs(np.linalg.qr(matrix.T)[0].T)
-
-
-def shifted_power_step(components, cross, weighted, wide, shift: float) -> np.ndarray:
-    r"""Improve a subspace by moments of rows along and across it.
-
-    The rows span :math:`U + (I - UU') B D^{-1} V (V - s I)^{-1}`. If B, D and V are the
-    moments of :math:`N(0, \Sigma)` with a spiked covariance of noise variance s, this
-    is the signal space for any U: the moments of clipped projections cancel.
-
-    `components` are U', orthonormal rows of shape (r, p), and `shift` is s. `cross` is
-    B, the mean product of residuals and clipped projections, of shape (p, r).
-    `weighted` and `wide` are D and V: the mean product of projections and clipped
-    projections, and the mean square of projections; symmetric, with eigenvalues above 0
-    and above s.
-    """
-    cross = cross - components.T @ (components @ cross)
-    shifted = wide - shift * np.eye(len(wide))
-    # B D^-1 V (V - s)^-1, with symmetric D, V that need not commute.
-    factor = np.linalg.solve(weighted, np.linalg.solve(shifted, wide).T)
-    return orthonormal_rows(components + (cross @ factor).T)
 
 
 # Nodes of the quadrature on a logarithmic scale, and its half-width.
@@ -125,145 +92,15 @@ def unit_row_moments(along: float, across: float, rank: int, degrees: int):
     return float(gap), float(cross)
 
 
-# Up to this order, the reduced matrix is solved whole.
-_DENSE_ORDER = 400
-_TOLERANCE = 1e-9
-
-
-def top_right_vectors(X, rank: int, row_map: RowMap = lambda rows: rows):
-    """Return leading eigenvectors of X'X as rows (rank, p), with fixed signs."""
-    n_rows, n_features = X.shape
-    small = min(n_rows, n_features)
-    if small <= _DENSE_ORDER or rank * 20 > small:
-        wide = n_features > n_rows
-        X = row_map(X[:]) if wide else X
-        gram = X @ X.T if wide else blocked_second_moment(X, row_map)
-        if sparse.issparse(gram):
-            gram = gram.toarray()  # type: ignore[union-attr]
-        vectors = eigh(gram, subset_by_index=(small - rank, small - 1))[1].T[::-1]
-        vectors = vectors @ X if wide else vectors
-    else:
-        operator = LinearOperator(
-            (n_features, n_features), matvec=_product(X, row_map), dtype=np.float64
-        )
-        _, vectors = eigsh(operator, rank, which="LA", v0=_start(n_features))
-        vectors = vectors.T[::-1]
-    return flip_signs(_haar_like(vectors))
-
-
-def _product(X, row_map: RowMap):
-    """Return a function that multiplies a vector by X'X, up to a factor."""
-    if sparse.issparse(X):
-        return lambda v: X.T @ (X @ v)
-    return lambda v: blocked_product(X, row_map, v)
-
-
-def _haar_like(rows: np.ndarray) -> np.ndarray:
-    """Orthonormalize rows by QR with a positive diagonal, which is unique."""
-    basis, triangle = np.linalg.qr(np.asarray(rows).T)
-    return (basis * np.where(np.diag(triangle) < 0.0, -1.0, 1.0)).T
-
-
-def band_shapes(n_features: int, rank: int):
-    """Return shapes and chi degrees for :func:`noisy_projector_vectors`."""
-    blocks = n_features // rank
-    rest = n_features - blocks * rank
-    normals = [
-        (blocks, rank, rank),
-        (max(blocks - 1, 0), rank, rank),
-        (n_features, rank),
-        (rest, rest),
-        (rest, rank),
-    ]
-    degrees = n_features - np.arange(rank, blocks * rank, dtype=float)
-    return normals, degrees
-
-
-def noisy_projector_vectors(
-    components: np.ndarray, spread: float, normals, chis
-) -> np.ndarray:
-    """Sample the top eigenvectors of :math:`UU' + W`, W symmetric Gaussian noise.
-
-    The noise has standard deviation s on the diagonal and s / sqrt(2) off it; its
-    distribution is invariant under rotations. In a basis that begins with U,
-    reflections of the complement reduce the matrix to a band of r by r blocks:
-    symmetric noise on the diagonal, plus the identity in the first block, and
-    triangular blocks of normals and chi variables beside it, all independent of the
-    basis, which is uniform. Eigenvectors of the band, rotated by a uniform basis of the
-    complement, are distributed as those of the whole matrix.
-
-    `components` are U', `spread` is s, and draws are those of :func:`band_shapes`.
-    """
-    rank, n_features = components.shape
-    if spread == 0.0:
-        return components.copy()
-    band = spread * _noise_band(n_features, rank, normals, chis)
-    band += sparse.dia_array(
-        ((np.arange(n_features) < rank).astype(float)[None], [0]),
-        shape=(n_features, n_features),
-    )
-    vectors = _top_of_band(band.tocsr(), rank)
-    # Where the complement's part lies is uniform: a frame, and its coordinates in it.
-    frame = normals[2] - components.T @ (components @ normals[2])
-    frame = _haar_like(frame.T)
-    beyond = vectors[:, rank:]
-    if n_features > rank:
-        width = min(rank, n_features - rank)
-        _basis, coordinates = np.linalg.qr(beyond.T)
-        turned = coordinates.T[:, :width] @ frame[:width]
-    else:
-        turned = 0.0
-    return flip_signs(_haar_like(vectors[:, :rank] @ components + turned))
-
-
-def _noise_band(n_features: int, rank: int, normals, chis):
-    """Return symmetric noise of unit diagonal deviation in block tridiagonal form."""
-    squares, beside, _, last, edge = normals
-    blocks, rest = len(squares), n_features - len(squares) * rank
-    # Off-diagonal normals of deviation 1 / sqrt 2, diagonal ones of deviation 1.
-    diagonal = 0.5 * (squares + squares.transpose(0, 2, 1))
-    last = 0.5 * (last + last.T)
-    upper = np.triu(beside, 1) * np.sqrt(0.5)
-    within = np.arange(rank)
-    upper[:, within, within] = chis.reshape(-1, rank)[: blocks - 1] * np.sqrt(0.5)
-    entries = [_block_entries(diagonal, rank, 0), _block_entries(upper, rank, rank)]
-    entries.append((entries[1][1], entries[1][0], entries[1][2]))
-    if rest:
-        start = blocks * rank
-        corner = np.sqrt(0.5) * edge
-        row, column = np.indices((rest, rest)) + start
-        entries.append((row.ravel(), column.ravel(), last.ravel()))
-        row, column = (
-            np.indices((rest, rank)) + np.array([start, start - rank])[:, None, None]
-        )
-        entries.append((row.ravel(), column.ravel(), corner.ravel()))
-        entries.append((column.ravel(), row.ravel(), corner.ravel()))
-    rows, columns, data = (np.concatenate(part) for part in zip(*entries, strict=True))
-    shape = (n_features, n_features)
-    return sparse.coo_array((data, (rows, columns)), shape=shape)
-
-
-def _block_entries(blocks: np.ndarray, rank: int, shift: int):
-    """Return entries of blocks along the diagonal, shifted down by some rows."""
-    first = np.arange(len(blocks))[:, None, None] * rank
-    row, column = np.indices((rank, rank))
-    rows, columns = first + shift + row, first + column
-    return rows.ravel(), columns.ravel(), blocks.ravel()
-
-
-def _top_of_band(band, rank: int) -> np.ndarray:
-    """Return the top eigenvectors as rows, leading first."""
-    order = band.shape[0]
-    if order > _DENSE_ORDER and rank * 20 <= order:
-        try:
-            values, vectors = eigsh(
-                band, rank, which="LA", v0=_start(order), tol=_TOLERANCE
-            )
-            return vectors.T[np.argsort(values)[::-1]]
-        except ArpackError:
-            pass
-    vectors = eigh(band.toarray(), subset_by_index=(order - rank, order - 1))[1]
-    return vectors.T[::-1]
+def top_right_vectors(X, rank: int) -> np.ndarray:
+    """Return leading eigenvectors of X'X as rows, of fewer rows than features."""
+    gram, n_rows = X @ X.T, X.shape[0]
+    if sparse.issparse(gram):
+        gram = gram.toarray()
+    vectors = eigh(gram, subset_by_index=(n_rows - rank, n_rows - 1))[1].T[::-1]
+    # The columns of QR with a positive diagonal are unique.
+    basis, triangle = np.linalg.qr(np.asarray(vectors @ X).T)
+    return flip_signs((basis * np.where(np.diag(triangle) < 0.0, -1.0, 1.0)).T)
 
 
 # Gaps relative to the signal, and variances, are kept within these.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -11,23 +13,68 @@ import numpy as np
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
-from .._statistics.row_bounds import PrivateMean
-from .._tables.clipping import units_within
+from .._linalg import eigen
+from .._statistics.centered import PAIRED, Centered, Fit
+from .._statistics.moments import Moment, Origin, Rows
+from .._tables.clipping import make_box, units_within
 from .._tables.table import deferred_rows
-from ..accounting import PrivacyAccountant
-from ..mechanisms import check_count
-from ._bounded_moments import CENTER_CONSTRAINT
-from ._components import Ranked
+from ..accounting import PrivacyAccountant, gaussian_mu
+from ..mechanisms import Concern, Remark, check_count
+from . import _kernels
 from ._pca_mechanisms import (
-    CLIP_RANGE,
     MODEL_CONSTRAINTS,
-    TABLE_MECHANISMS,
     SpikedModel,
-    components_of_table,
     design_components,
     public_guesses,
 )
+from ._power_step import WIDE, PowerStep
 from ._projection import ProjectionMixin, VariancesMixin
+
+# Most components that are kept where their number is released.
+MOST_COMPONENTS = 50
+
+_RANKS = (
+    "Components are computed from correlations that are estimated with Kendall's rank "
+    "correlations, which use only the signs of differences of rows in each feature. No "
+    "scale of a feature was measured."
+)
+
+
+class UnitPairs(Fit):
+    """The moment of unit differences of rows, or of their signs, and nothing else."""
+
+    def __init__(self, rows: Rows, mu: float) -> None:
+        self.rows, self.moment = rows, Moment.planned("", rows, mu)
+        self.mechanisms = self.moment.mechanisms
+        said = _RANKS if rows.ranks else PAIRED
+        self.remarks = (Remark(said, Concern.MEASURED),)
+
+    def run(self, release: Any, X: Any) -> tuple[Moment, Origin, tuple, tuple]:
+        """As that of :class:`Centered`."""
+        origin = Origin(paired=True)
+        return self.moment, origin, self.moment.run(release, X, origin), ()
+
+
+def expected_distance(fit: Fit, rank: int, signal: float, noise: float) -> float:
+    """Expected distance of unit rows of a normal law about a center, to first order.
+
+    `signal` and `noise` are variances along the components beyond the noise, and across
+    them, in units of the rows.
+    """
+    rows, paired, moment = fit.rows, True, getattr(fit, "moment", None)
+    if isinstance(fit, Centered):
+        branch = fit.branches[fit.chosen[0]]
+        moment, paired = branch.last, branch.course is None and fit.center != "none"
+    law = signal + noise, noise, rank, rows.p - rank
+    gap, sampling = _kernels.unit_row_moments(*law)
+    sampling /= rows.n
+    if paired:  # of pairs that share rows
+        sampling *= 1.0 + 0.5 * rows.n / rows.n_pairs
+    entries = 2.0 * rank * (rows.p - rank)
+    along = rank * (signal + noise) / (rank * signal + rows.p * noise)
+    error = entries * (sampling + moment.across(paired, along) ** 2) / gap**2
+    return math.sqrt(min(error, 2.0 * min(rank, rows.p - rank)))
+
 
 # Methods that need variances, which components do not release.
 _OF_COVARIANCES = ("score", "score_samples", "get_covariance", "mahalanobis")
@@ -96,9 +143,8 @@ class TableComponents(ProjectionMixin, TableEstimator):
             raise ValueError(
                 "expected_error requires n_components to be a number below n_features"
             )
-        unit = statistic.bounds.unit
-        guesses = public_guesses(signal_variance, noise_variance, unit)
-        return statistic.expected_error(plan, *guesses)
+        guesses = public_guesses(signal_variance, noise_variance, self._unit(statistic))
+        return self._expected_error(statistic, plan, *guesses)
 
 
 @documented
@@ -119,15 +165,7 @@ class DPPCA(TableComponents):
         error, with a minimum of 1 and a maximum of 50, at no additional cost.
     {epsilon}
     {delta}
-    mechanism : {"gaussian", "two-stage", "auto"} or object, default="gaussian"
-        How the components are released (:ref:`mechanisms`). "gaussian" adds noise to
-        the second moment. "two-stage" then adds a power step, in which rows are clipped
-        by private sizes. "auto" chooses between both after the first release. To set
-        public numbers, pass :class:`~skdpspectral.decomposition.TwoStage` or
-        :class:`~skdpspectral.decomposition.Auto`.
     {bounds}
-    {clip_norm}
-        If noise is negligible, choose the square root of the covariance's trace.
     scale : {"bounds", "ranks"} or None, default=None
         "bounds" divides each feature by its own half-width, rather than all features by
         the largest one.
@@ -139,17 +177,14 @@ class DPPCA(TableComponents):
         transformations of the features. The correlations use the whole budget, and no
         scale is measured: :meth:`transform` divides features by the half-widths of
         public `bounds`, and without `bounds` leaves them unscaled. If features have
-        different units, first divide them by public scales or use
-        :class:`~skdpspectral.DPStandardScaler`.
-    center : {"auto", "none", "pairs", "private"} or PrivateMean, default="auto"
+        different units, put a :class:`~skdpspectral.DPStandardScaler` in front.
+    center : {"auto", "pairs", "none"}, default="auto"
         Reference point that is subtracted from the rows. No assumption is made about
         their mean. "pairs": rows are compared with other rows from far away in the
         table (:ref:`lemma-pair-moment`), which needs neither a center nor `bounds`, but
-        doubles the noise. "private": a center that is found in several steps, using
-        part of the budget. "auto": "private" or "pairs", depending on public numbers
-        and intermediate releases; ``privacy_`` states the choice. "none": the midpoint
-        of `bounds`, or the origin. :class:`~skdpspectral.decomposition.PrivateMean`:
-        the private mean of rows in a public ball.
+        doubles the noise. "auto": a private center that is found in a few steps, or
+        pairs, depending on public numbers and released lengths; ``privacy_`` states the
+        choice. "none": the midpoint of `bounds`, or the origin.
     {accountant}
     {noise_seed}
 
@@ -161,14 +196,12 @@ class DPPCA(TableComponents):
         Standard deviations of the entries of `components_`, to first order in the
         noise, around the components of the same bounded rows without noise. They are
         computed from the plan and the released eigenvalues, at no cost, and do not
-        include sampling error. Not set with ranks or a power step.
+        include sampling error. Not set with ranks.
     explained_variance_ : ndarray of shape (n_components,)
-        Released variances along the components, at least 0. With a `clip_norm` they
-        have squared units of the data (of the scaled features with ``scale="bounds"``)
-        and describe the clipped rows. Otherwise they describe rows of about unit norm
-        at most. Their unit is a released length that differs from fit to fit, so that
-        only `explained_variance_ratio_` can be compared between fits. With ranks they
-        are eigenvalues of the estimated correlations, that is, variances of
+        Released variances along the components, at least 0. They describe rows of at
+        most unit norm. Their unit is a released length that differs from fit to fit, so
+        that only `explained_variance_ratio_` can be compared between fits. With ranks
+        they are eigenvalues of the estimated correlations, that is, variances of
         standardized features.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the released total variance; with ranks,
@@ -176,8 +209,8 @@ class DPPCA(TableComponents):
     mean_ : ndarray of shape (n_features,)
         Point that is subtracted from rows, in the units of the data.
     scale_ : ndarray of shape (n_features,) or None
-        Divisors of the features. None with ``scale=None``, and with ``scale="ranks"``
-        if `bounds` are None.
+        Divisors of the features: the half-widths of `bounds` if there is a `scale`.
+        None without.
     {n_components_}
     components_above_noise_ : int
         Number of components whose released eigenvalue exceeds what noise and sampling
@@ -203,11 +236,13 @@ class DPPCA(TableComponents):
     (`n_samples` is public), for any data. All fitted attributes are covered. The result
     of :meth:`transform` for a row is as private as that row.
 
-    The second moment has Frobenius-sensitivity :math:`\sqrt2 c^2 / n` for rows of norm
-    at most c (1 for unit rows; :ref:`lemma-second-moment`), and the noise is calibrated
-    by the exact privacy curve of the Gaussian mechanism. A private mean takes 15 % of
-    the budget's :math:`\mu^2`. Other mechanisms and all proofs are described in
-    :ref:`theory`. :meth:`expected_error` predicts the error without data.
+    The second moment has Frobenius-sensitivity :math:`\sqrt2 / n` for rows of norm at
+    most 1 (:ref:`lemma-second-moment`), and so has half of that of pairs
+    (:ref:`lemma-pair-moment`). Parts of lengths, clipped means and votes before it cost
+    a small share of the budget (:ref:`lemma-length-parts`,
+    :ref:`lemma-shrinking-center`, :ref:`lemma-shared-votes`). The noise is calibrated
+    by the exact privacy curve of the Gaussian mechanism. :meth:`expected_error`
+    predicts the error without data.
 
     References
     ----------
@@ -230,11 +265,9 @@ class DPPCA(TableComponents):
             Interval(Integral, 1, None, closed="left"),
             StrOptions({"auto"}),
         ],
-        "mechanism": TABLE_MECHANISMS,
         "bounds": [tuple, list, np.ndarray, None],
-        "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds", "ranks"}), None],
-        "center": CENTER_CONSTRAINT,
+        "center": [StrOptions({"auto", "pairs", "none"})],
     }
 
     def __init__(
@@ -243,20 +276,16 @@ class DPPCA(TableComponents):
         *,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
-        mechanism="gaussian",
         bounds=None,
-        clip_norm: float | None = None,
         scale: str | None = None,
-        center="auto",
+        center: str = "auto",
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
-        self.mechanism = mechanism
         self.bounds = bounds
-        self.clip_norm = clip_norm
         self.scale = scale
         self.center = center
         self.accountant = accountant
@@ -268,53 +297,44 @@ class DPPCA(TableComponents):
             said += ": use DPCovariance, or a scorer such as captured_variance"
         raise AttributeError(said)
 
-    def _statistic(self, n_samples: int, n_features: int, sparse: bool = False):
+    def _statistic(self, n_samples: int, n_features: int, sparse: bool = False) -> Fit:
         """Return what a fit of that shape releases, from public numbers alone.
 
         Sparse rows are to stay so: nothing is searched for that would fill them.
         """
         check_rank(self.n_components, n_samples, n_features)
-        bounded = {"bounds": self.bounds, "scale": self.scale, "center": self.center}
-        if self.scale == "ranks":
-            self._check_ranks()
-            bounded |= {"center": "pairs", "ranks": True}
-            bounded["scale"] = None if self.bounds is None else "bounds"
-            return Ranked(self._components(n_samples, n_features, **bounded))
-        if sparse and isinstance(self.center, str) and self.center == "auto":
-            bounded["center"] = "pairs"
-        bounded["clip_norm"] = self.clip_norm
-        return self._components(n_samples, n_features, **bounded)
-
-    def _components(self, n_samples: int, n_features: int, **bounded):
-        """Return the release of components of rows that are bounded like this."""
-        chosen = self.mechanism, self.n_components, n_samples, n_features
-        return components_of_table(*chosen, **bounded)
-
-    def _why_no_ranks(self) -> str | None:
-        """Return the parameter that has no use with ranks; None if there is none."""
-        unused = {
-            "mechanism": self.mechanism != "gaussian",
-            "clip_norm": self.clip_norm is not None,
-            "center": self.center not in ("auto", "pairs"),
-        }
-        return next((name for name, found in unused.items() if found), None)
-
-    def _check_ranks(self) -> None:
-        """Refuse parameters that ranks have no use for."""
-        name = self._why_no_ranks()
-        if name is not None:
-            default = type(self)().get_params(deep=False)[name]
+        ranks = self.scale == "ranks"
+        if ranks and self.center == "none":
             raise ValueError(
-                f'{name} is not used with scale="ranks", whose components are '
-                "computed from the signs of differences of rows: leave "
-                f"{name}={default!r}"
+                'center="none" is not used with scale="ranks", whose components are '
+                'computed from the signs of differences of rows: leave center="auto"'
             )
+        own = self.scale == "bounds" or (ranks and self.bounds is not None)
+        box = make_box(self.bounds, n_features, per_feature=own)
+        rows = Rows(n_samples, n_features, box, ranks)
+        mu = gaussian_mu(*self._budget_of_fit())
+        if ranks or (sparse and self.center != "none"):
+            return UnitPairs(rows, mu)
+        rank, last = self.n_components, Moment.planned
+        if n_features >= WIDE and not isinstance(rank, str):
+            paired = self.center != "none"
+            last = partial(PowerStep.of_rank, rank=int(rank), paired=paired)
+        return Centered(rows, mu, self.center, last)
+
+    def _unit(self, statistic) -> float:
+        return 1.0 if self.scale is not None else statistic.rows.unit
+
+    def _expected_error(self, statistic, plan, signal: float, noise: float) -> float:
+        if self.scale == "ranks":
+            raise ValueError(
+                "expected_error requires variances in the units of the data, but ranks "
+                "have no units; fit simulated rows of the same shape instead"
+            )
+        return expected_distance(statistic, self.n_components, signal, noise)
 
     def _takes_sparse_rows(self) -> bool:
         """Return whether bounding rows leaves zeros where they are."""
-        center = self.center
-        is_private = isinstance(center, PrivateMean) or center == "private"
-        return self.bounds is None and not is_private
+        return self.bounds is None
 
     @unweighted
     def fit(self, X, y=None, *, users=None) -> Self:
@@ -326,8 +346,8 @@ class DPPCA(TableComponents):
             {X_by_block}
             Reading blocks takes constant memory. Sparse rows stay sparse. By default
             they are compared in pairs, for the same total cost as in
-            :meth:`privacy_plan`. They do not support `bounds` or a private center,
-            which would make them dense.
+            :meth:`privacy_plan`. They do not support `bounds`, which would make them
+            dense.
         {y_ignored}
         {users_of_rows}
 
@@ -343,26 +363,39 @@ class DPPCA(TableComponents):
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=n_samples)
-            found = statistic.run(release, rows)
-            self._set_components(statistic.bounds, found)
+            moment, origin, (matrix, across), said = statistic.run(release, rows)
             self.n_samples_ = n_samples
-            seen = self._warn_of_noise()
-            remarks = (*plan.remarks, *seen, *filter(None, [found.remark]))
-            self.privacy_ = replace(plan, remarks=remarks)
+            noise = moment.spread(origin.paired)
+            self._set_components(matrix, noise, across, moment.rows.ranks)
+            self.mean_ = moment.rows.to_data(origin.center)
+            box = None if self.scale is None else moment.rows.box
+            self.scale_ = None if box is None else box.unit.copy()
+            self.privacy_ = replace(
+                plan, remarks=(*plan.remarks, *self._warn_of_noise(), *said)
+            )
         return self
 
-    def _set_components(self, bounds, found) -> None:
-        """Set attributes from released components, in units of the data."""
-        self.components_ = found.vectors
-        self.explained_variance_ = found.values * found.unit**2
-        self.explained_variance_ratio_ = found.values / found.total
-        self.mean_ = bounds.to_data_units(found.mean)
-        self.scale_ = None if bounds.scale is None else bounds.box.unit.copy()
-        self.n_components_ = len(found.vectors)
-        self.components_above_noise_ = found.above_noise
+    def _set_components(self, matrix, spread: float, across: float, ranks: bool):
+        """Set attributes from a released moment, whose noise has these deviations."""
+        rank, n, p = self.n_components, self.n_samples_, len(matrix)
+        if rank == "auto":
+            rank = min(eigen.select_rank(matrix, spread, n), MOST_COMPONENTS, n, p)
+        values, vectors = eigen.top_eigh(matrix, rank, spread)
+        total = float(np.trace(matrix))
+        above = eigen.count_above_noise(values, total, p, spread, n)
         vars(self).pop("components_std_", None)
-        if found.deviations is not None:
-            self.components_std_ = found.deviations
+        if ranks:  # standardized features have a variance of 1 each
+            matrix, total = _kernels.correlations_of_signs(matrix, spread), float(p)
+            values, vectors = eigen.top_eigh(matrix, rank)
+        else:
+            std = eigen.entry_deviations(values, vectors, total, across)
+            self.components_std_ = std
+        values = np.maximum(values, 0.0)
+        # The other eigenvalues of a variance are not negative either.
+        total = max(total, float(values.sum()), np.finfo(float).tiny)
+        self.components_, self.explained_variance_ = vectors, values
+        self.explained_variance_ratio_ = values / total
+        self.n_components_, self.components_above_noise_ = int(rank), above
 
     def _warn_of_noise(self) -> tuple[str, ...]:
         """Warn where noise may have made released eigenvalues, and remark on it."""
@@ -382,8 +415,6 @@ class DPPCA(TableComponents):
             return ""
         if self.bounds is not None:
             return units_within(self.bounds)
-        if self._why_no_ranks() is not None:
-            return ""
         return 'If features have different units, set scale="ranks". '
 
 
@@ -516,6 +547,12 @@ class SpikedPCA(VariancesMixin, TableComponents):
 
     def _why_no_variances(self) -> None:
         """Return None: the model has variances."""
+
+    def _unit(self, statistic) -> float:
+        return statistic.bounds.unit
+
+    def _expected_error(self, statistic, plan, signal: float, noise: float) -> float:
+        return statistic.expected_error(plan, signal, noise)
 
     def _takes_sparse_rows(self) -> bool:
         return self.mean != "unknown"

@@ -15,25 +15,15 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
-from .._statistics.center import SearchedComponents
-from .._statistics.row_bounds import Centered, RowBounds, Searched
-from .._statistics.statistic import Statistic
 from .._tables.columns import as_numbers, refuse_masked
 from ..mechanisms import Assumption, check_real, shown
-from ._bounded_moments import LayeredMoment, SecondMoment
-from ._components import PrincipalComponents
+from ._bounded_moments import RowBounds
 from ._spiked import SpikedProjector, UnknownSpikes
-from ._two_stage import TwoStageComponents
 
 DEFAULT_RANGE = (1e-6, 1e6)
 
 # Kinds alone: the numbers are checked where they are brought to units of the rows.
 _ARRAY = [tuple, list, np.ndarray]
-_STAGES: dict = {
-    "signal_variance": [Real, *_ARRAY, None],
-    "noise_variance": [Real, None],
-    "norm_range": _ARRAY,
-}
 MODEL_CONSTRAINTS: dict = {
     "signal_variance": [Real, *_ARRAY, str, None],
     "noise_variance": [Real, str, None],
@@ -61,7 +51,6 @@ class Gaussian(BaseEstimator):
 
     See Also
     --------
-    TwoStage, Auto : The same mechanism with an additional power step.
     SpikedModel : Less noise, only for rows that follow a stated model.
 
     Examples
@@ -89,101 +78,6 @@ class Gaussian(BaseEstimator):
                 'release="components"; leave it as None'
             )
         return {}
-
-    def _statistic(self, moment: SecondMoment, n_components) -> Statistic:
-        """Return what is released of one table, from public numbers alone."""
-        rank = None if n_components == "auto" else int(n_components)
-        rest, bounds = PrincipalComponents(moment, rank), moment.bounds
-        searched = isinstance(bounds.origin, Searched)
-        if bounds.clip is not None or not searched:
-            return _about_center(moment, rest)
-        layers = LayeredMoment(bounds, moment.n_samples, moment.name)
-        layered = PrincipalComponents(layers, rank)
-        return SearchedComponents(bounds, moment.n_samples, rest, layered)
-
-
-@dataclass(eq=False, repr=False)
-class _Stages(BaseEstimator):
-    """The numbers of two stages, and what they release."""
-
-    _parameter_constraints: ClassVar[dict] = _STAGES
-    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
-    _choose: ClassVar[bool] = False
-
-    signal_variance: Any = None
-    noise_variance: float | None = None
-    norm_range: tuple[float, float] = DEFAULT_RANGE
-
-    def _check(self, n_components, n_features: int) -> None:
-        if not self._choose:  # a choice can do without the power step
-            _check_rank(self, n_components, n_features)
-
-    def _statistic(self, moment: SecondMoment, n_components) -> Statistic:
-        unit = moment.bounds.unit
-        public = self.signal_variance, self.noise_variance
-        known = all(value is not None for value in public)
-        if known and _public_range(self.norm_range, 1.0) != DEFAULT_RANGE:
-            raise ValueError(
-                f"norm_range is not used with mechanism={type(self).__name__}(...) of "
-                "public variances, where no private length is searched for; remove it"
-            )
-        along, noise = _public_variances(self, n_components, unit)
-        lengths = _public_range(self.norm_range, unit)
-        _check_scaled(along, noise, lengths)
-        signal = None if along is None else sum(along) / len(along)
-        rank = None if n_components == "auto" else int(n_components)
-        more = signal, noise, lengths, self._choose
-        return _about_center(moment, TwoStageComponents(moment, rank, *more))
-
-
-@register
-class TwoStage(_Stages):
-    """A noisy second moment, refined by a power step; ``"two-stage"`` by default.
-
-    The second moment takes 40 % of the budget. In the power step, rows are clipped
-    along and across the first components by private sizes, unless you give these sizes.
-    The step improves the components where noise matters and the total variance across
-    the components is more than 14 times the total variance along them, or less than a
-    14th of it (:ref:`theory`).
-
-    Parameters
-    ----------
-    signal_variance : float, array-like of shape (n_components,) or None, default=None
-        Public variance along the components beyond `noise_variance`, in squared units
-        of the data (of the scaled features with ``scale="bounds"``). None uses private
-        medians.
-    noise_variance : float or None, default=None
-        Public variance across the components. None uses private medians.
-    norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range, in units of the data, that is searched for the private medians of
-        the lengths of rows along and across the components.
-
-    See Also
-    --------
-    Auto : Chooses between the power step and a second release of the second moment.
-
-    Examples
-    --------
-    >>> from skdpspectral import DPPCA
-    >>> from skdpspectral.decomposition import TwoStage
-    >>> pca = DPPCA(mechanism=TwoStage(10.0, 1.0), center="pairs")
-    >>> plan = pca.privacy_plan(10_000, 50)
-    >>> [mechanism.name for mechanism in plan.mechanisms]
-    ['second_moment', 'cross_moment', 'weighted_moment', 'wide_moment']
-    """
-
-
-@register
-class Auto(_Stages):
-    """Power step or second release, chosen after the first; ``"auto"`` by default.
-
-    Parameters
-    ----------
-    signal_variance, noise_variance, norm_range
-        As in :class:`TwoStage`.
-    """
-
-    _choose: ClassVar[bool] = True
 
 
 @register
@@ -328,18 +222,7 @@ class SpikedModel(BaseEstimator):
         return numbers
 
 
-def _about_center(moment: SecondMoment, rest: Statistic) -> Statistic:
-    """Return a statistic with the center that its rows are measured from."""
-    bounds = moment.bounds
-    if isinstance(bounds.origin, Searched):
-        return SearchedComponents(bounds, moment.n_samples, rest)
-    return Centered(bounds, moment.n_samples, rest)
-
-
 CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
-# Mechanisms of one table that are asked for by their name, and those of clients.
-NAMED: dict[str, Any] = {"gaussian": Gaussian, "two-stage": TwoStage, "auto": Auto}
-TABLE_MECHANISMS = [StrOptions(set(NAMED)), TwoStage, Auto]
 CLIENT_MECHANISMS = [StrOptions({"gaussian"}), Gaussian, SpikedModel]
 _NAMES = ("gaussian", "spiked")
 _WAYS = ("exact", "paper")
@@ -453,27 +336,14 @@ def _check_scaled(signal, noise, norm_range) -> None:
         raise ValueError("norm_range is out of range in units of the bounds")
 
 
-def components_of_table(
-    mechanism, n_components, n_samples: int, n_features: int, **bounded
-) -> Statistic:
-    """Return what :class:`~skdpspectral.DPPCA` releases, from public numbers alone.
-
-    `bounded` are parameters of :class:`RowBounds`. Raises ValueError for a parameter
-    that is invalid, contradicts another or has no use.
-    """
-    choice = NAMED[mechanism]() if isinstance(mechanism, str) else mechanism
-    choice._check(n_components, n_features)
-    bounds = RowBounds(n_features, search=True, **bounded)
-    return choice._statistic(SecondMoment(bounds, n_samples), n_components)
-
-
 def design_components(
     mechanism, n_components: int, n_features: int, covariance: bool, **bounded
 ) -> tuple[RowBounds, ComponentMechanism]:
     """Return how rows of clients are bounded, and how components are released.
 
     `bounded` are parameters of :class:`RowBounds`; `covariance` is whether one within
-    the components is released. Raises ValueError as :func:`components_of_table` does.
+    the components is released. Raises ValueError for a parameter that is invalid,
+    contradicts another or has no use.
     """
     spiked, plain = type(mechanism) is SpikedModel, type(mechanism) is Gaussian
     if not (spiked or plain or (isinstance(mechanism, str) and mechanism == _NAMES[0])):

@@ -10,43 +10,52 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .. import sensitivity
 from .._messages.messages import MessageError
-from .._statistics.center import (
-    EDGES,
-    N_LENGTHS,
-    PAIR_LEVEL,
-    ROW_LEVEL,
-    TOTALS,
-    CenterSteps,
-    Lengths,
-    Sample,
-    quantile_of,
+from .._statistics.centered import (
+    LOW,
+    N_OCTAVES,
+    plan_lengths,
+    shares_of_lengths,
+    sum_clipped,
+    typical_lengths,
 )
-from .._statistics.row_bounds import RowBounds, floor_of
-from .._statistics.statistic import HALF, Combination, pair_order
+from .._statistics.moments import Rows, Sample
+from .._statistics.statistic import HALF, Combination, Statistic, pair_order
+from ..accounting import split_mu
+from ..accounting._gaussian import calibrate_alike
 from . import _kernels
-from ._bounded_moments import PowerIteration
+from ._bounded_moments import PowerIteration, RowBounds
 from ._federated_queries import DEVIATIONS, ROUNDING, Query, Start
 
 # Shares of mu**2, and those of the two clipped means in theirs.
 _SHARES = {"lengths": 0.02, "center": 0.05, "rest": 0.93}
 _MEANS = (0.4, 0.6)
 
+# Rows that a center is made from, at most: more would only take time.
+_MOST_ROWS = 1 << 17
+# What shares of half the differences, and of the rows, sum up to.
+TOTALS = (HALF, 1.0)
+
 # Clips in units of the length that rows have then.
 _CLIP, _WIDER = 1.1, 1.3
 # Differences below this part of the typical one are short: rows repeat.
 _SHORT = 1.0 / 16.0
-# Deviations of noise that hide shares, and cells that are seen together.
-_HIDDEN, _WIDTHS = 5.0, (1, 2, 4)
+# Deviations of noise that hide shares, and the most noise that lengths are read at.
+_HIDDEN, _MOST_NOISE = 5.0, 1.0 / 16.0
 # Deviations of noise that a test forgives, and the share of a clip that a mean may be
 # away from its start: of one farther away, too many rows were clipped.
 _FORGIVEN, _FARTHEST = 3.0, 0.65
 # What the error of a center may add to a moment, in units of what its noise hides.
 _TOLERATED = 2.0
+# Length below which rows keep theirs, in typical lengths: at most, and its square in
+# units of one over the largest eigenvalue of the noise.
+_HIGHEST_FLOOR, _FLOOR_OF_NOISE = 1.6, 0.004
 # Ranges of what a server sends: lengths and places, and squares of them.
 _LENGTHS, _SQUARES = (1e-60, 1e60), (0.0, 1e130)
 # Numbers behind a center: the error of a common one, the variance between sites, the
@@ -55,19 +64,58 @@ _LENGTHS, _SQUARES = (1e-60, 1e60), (0.0, 1e130)
 N_NUMBERS = 6
 
 
+@dataclass(frozen=True)
+class Lengths(Statistic):
+    """Shares of half of the differences between rows, and of rows, by length."""
+
+    rows: Rows
+    sample: Sample
+
+    def mechanisms(self, mu: float) -> tuple:
+        return (plan_lengths(self.sample, mu),)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        return release("lengths", shares_of_lengths(self.rows, rows, self.sample))
+
+
+@dataclass(frozen=True)
+class CenterSteps(Statistic):
+    """Two clipped means that approach the rows of a sample."""
+
+    rows: Rows
+    sample: Sample
+
+    def mechanisms(self, mu: float) -> tuple:
+        moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
+        more = {"summation_error": self.sample.rounding, "magnitude": 2.0}
+        given = {"lemma": "shrinking-center", **more}
+        first, second = split_mu(mu, _MEANS)
+        shape = (self.rows.p,)
+        return (
+            *calibrate_alike(["center_1"], moved, first, shape, **given),
+            *calibrate_alike(["center_2"], moved, second, shape, **given),
+        )
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the mean of rows about a point, clipped at a radius, over it."""
+        name, point, radius = given
+        kernel = partial(sum_clipped, radius=radius, p=self.rows.p)
+        total = self.rows.about(rows, point, self.sample).reduce(kernel)
+        mean = total / self.sample.n_rows / radius
+        return release(name, mean, overwrite=True)
+
+
 class SharedCenter(Combination):
     """Releases of a client in the rounds to a center, and a moment from there."""
 
     def __init__(self, bounds: RowBounds, n_samples: int, rest: PowerIteration) -> None:
         self.bounds, self.n_samples, self.rest = bounds, n_samples, rest
-        self.sample = Sample.of(bounds, n_samples)
-        self.lengths = Lengths(self.sample)
-        self.steps = CenterSteps(self.sample, _MEANS)
+        rows = Rows(n_samples, bounds.n_features, bounds.box)
+        self.sample = rows.sample(_MOST_ROWS)
+        self.lengths = Lengths(rows, self.sample)
+        self.steps = CenterSteps(rows, self.sample)
         parts = {"lengths": self.lengths, "center": self.steps, "rest": rest}
         super().__init__(parts, _SHARES)
-
-    def remarks(self) -> tuple[str, ...]:
-        return self.bounds.remarks()
 
     def center(
         self, plan: Any, second: np.ndarray, mean: np.ndarray, third: np.ndarray
@@ -81,7 +129,7 @@ class SharedCenter(Combination):
         p, n_rows = len(mean), self.sample.n_rows
         radius, center = float(second[-1]), third[:p]
         error, between, inverse, short, _, typical = third[p:].tolist()
-        noise = getattr(plan[f"{self.steps.name}_2"], "noise_std", 0.0)
+        noise = getattr(plan["center_2"], "noise_std", 0.0)
         # Rows of another place, too far away for this clip.
         length = math.fsum(mean**2) - p * noise**2
         if length > _FARTHEST**2:
@@ -149,7 +197,7 @@ class AskLengths(Query):
     """Noisy histograms of half of the distances between rows, and of their lengths."""
 
     def __init__(self, task) -> None:
-        super().__init__(task, "lengths", (len(TOTALS), N_LENGTHS))
+        super().__init__(task, "lengths", (len(TOTALS), N_OCTAVES))
 
     def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
         """Release the histograms."""
@@ -190,7 +238,7 @@ class AskCenter(_AskAbout):
         steps, point = rows.statistic.steps, given[:-1]
         point = point if len(point) else np.zeros(self.task.n_features)
         asked = self.release, point, float(given[-1])
-        rows.mean = steps.mean(rows.release, rows.X, *asked)
+        rows.mean = steps.run(rows.release, rows.X, *asked)
         rows.column = given
         return (), rows.mean
 
@@ -265,22 +313,21 @@ class Typical:
 
     @classmethod
     def of(cls, shares: np.ndarray, noise: np.ndarray, n_rows: np.ndarray, clip):
-        """Read histograms of clients, of shape (m, 2, N_LENGTHS); `clip` is public."""
+        """Read histograms of clients, of shape (m, 2, N_OCTAVES); `clip` is public."""
         weights = _kernels.inverse_variance_weights(noise**2 + 1.0 / n_rows)
         spread = float(np.linalg.norm(weights * noise))
         averages = np.tensordot(weights, shares, axes=1)
-        pairs, rows = map(_seen, averages, [spread] * len(TOTALS), TOTALS)
-        if pairs is None or rows is None:
+        seen = np.where(averages[0] > _HIDDEN * spread, averages[0], 0.0)
+        typical, reach = typical_lengths(averages, spread)
+        if spread > _MOST_NOISE or not typical or seen.sum() <= 0.5 * HALF:
             return cls(1.0, 1.0, _SQUARES[1], 0.0)
-        typical, reach = quantile_of(pairs, PAIR_LEVEL), quantile_of(rows, ROW_LEVEL)
         if clip is not None:
             # Rows keep their lengths: only the clip compares with an error.
             return cls(typical, reach, 0.0, clip**-2.0)
-        places = np.append(EDGES, EDGES[-1]) - 0.5 * (EDGES[1] - EDGES[0])
+        places, seen = LOW + np.arange(N_OCTAVES), seen / seen.sum()
         far = places >= math.log2(_SHORT * typical)
-        far[0] = False  # where equal rows are
-        inverse = float(pairs[far] @ 4.0 ** (math.log2(typical) - places[far]))
-        return cls(typical, reach, float(pairs[~far].sum()), inverse / typical**2)
+        inverse = float(seen[far] @ 4.0 ** (math.log2(typical) - places[far]))
+        return cls(typical, reach, float(seen[~far].sum()), inverse / typical**2)
 
     def first(self) -> np.ndarray:
         """Return the column that asks for the first means."""
@@ -328,21 +375,10 @@ class Typical:
         precisions = np.maximum(edges / np.where(paired, HALF, 1.0), 1e-100) ** -2.0
         if not precisions[~paired].sum() > 0.5 * precisions.sum():
             return 0.0
-        return floor_of(self.typical, float(np.mean(precisions)) ** -0.5)
+        edge = float(np.mean(precisions)) ** -0.5
+        most = _FLOOR_OF_NOISE / _HIGHEST_FLOOR**2
+        return _as_length(self.typical * math.sqrt(_FLOOR_OF_NOISE / max(edge, most)))
 
 
 def _as_length(number: float) -> float:
     return min(max(number, _LENGTHS[0]), _LENGTHS[1])
-
-
-def _seen(shares: np.ndarray, noise: float, whole: float) -> np.ndarray | None:
-    """Return shares that no noise is, over their sum; None if they are too few."""
-    mask = np.zeros(N_LENGTHS, dtype=bool)
-    for width in _WIDTHS:
-        window = np.ones(width)
-        sums = np.convolve(shares, window, mode="valid")
-        found = sums > _HIDDEN * math.sqrt(width) * noise
-        mask |= np.convolve(found, window) > 0.5
-    seen = np.where(mask, np.maximum(shares, 0.0), 0.0)
-    # Of all that is there: sums of many cells are mostly noise.
-    return seen / seen.sum() if seen.sum() > 0.5 * whole else None

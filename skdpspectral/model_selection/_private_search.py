@@ -163,13 +163,13 @@ class PrivateSearchCV(
     >>> def kept(model, X, y=None):
     ...     return captured_variance(model, X)
     >>> search = PrivateSearchCV(
-    ...     DPPCA(1, clip_norm=1000.0),
-    ...     {"clip_norm": [None, 5.0], "center": ["none", "pairs"]},
+    ...     DPPCA(1, center="pairs"),
+    ...     {"center": ["auto", "none"], "n_components": [1, 2]},
     ...     epsilon=1.0,
     ...     scoring=kept,
     ... ).fit(X)
     >>> sorted(search.best_params_)
-    ['center', 'clip_norm']
+    ['center', 'n_components']
     >>> search.privacy_.epsilon
     1.0
     """

@@ -26,9 +26,7 @@ from skdpspectral.covariance import (
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
-    PrivateMean,
     SpikedModel,
-    TwoStage,
 )
 from skdpspectral.linear_model import (
     Alternation,
@@ -110,30 +108,22 @@ FITS += [
 FITS += [lrs("scale|positive|4", scale=value) for value in SCALES]
 PAPER = spiked(calibration="paper")
 LENGTHS = (0.1, 10.0)
-for of_rows in (pca, clients):
-    FITS += [
-        of_rows("scale|bounds=(low, high)", scale="bounds"),
-        of_rows("center|bounds|PrivateMean", center=PrivateMean()),
-    ]
 FITS += [
-    pca("n_components", mechanism="two-stage", n_components=4),
-    pca("signal_variance", mechanism=TwoStage(signal_variance=[1.0] * 3)),
-    pca("signal_variance", mechanism=TwoStage(signal_variance=[[1.0]])),
-    pca("noise_variance", mechanism=TwoStage(noise_variance=[1.0, 2.0])),
-    pca("norm_range", mechanism=TwoStage(1.0, 1.0, norm_range=LENGTHS)),
+    pca("scale|bounds=(low, high)", scale="bounds"),
+    pca("scale", scale="private"),
+    pca("center", center="private"),
+    clients("scale|bounds=(low, high)", scale="bounds"),
+    clients("center", center="private"),
 ]
-RANGES = [(1.0,), (2.0, 1.0), (1.0, 1.0), (0.0, 1.0), (NAN, 1.0), (1.0, INF)]
-FITS += [pca("norm_range", mechanism=TwoStage(norm_range=value)) for value in RANGES]
 FITS += [
     clients("mechanism", mechanism="two-stage"),
-    clients("mechanism", mechanism=TwoStage()),
     clients("n_components", mechanism=spiked(), n_components=4),
     clients("signal_variance|public", mechanism=spiked(None)),
     clients("noise_variance|public", mechanism=spiked(2.0, None)),
     clients("bounds", mechanism=spiked(), bounds=(-1.0, 1.0)),
     clients("clip_norm", mechanism=spiked(), clip_norm=1.0),
     clients("scale", mechanism=spiked(), scale="bounds"),
-    clients("center", mechanism=spiked(), center=PrivateMean(1.0)),
+    clients("center", mechanism=spiked(), center="pairs"),
     clients("signal_variance|n_samples", mechanism=spiked()),
     clients("sensitivity_constant", mechanism=spiked(sensitivity_constant=4.0)),
     clients("calibration", mechanism=PAPER, epsilon=1e6),
@@ -149,22 +139,12 @@ FITS += [
     modeled("mean", mean="own"),
     modeled("delta|at least", signal_variance=1e9, delta=1e-15),
     modeled("sensitivity_constant|raise", calibration="paper", **{CONSTANT: 1e-50}),
-    pca("mechanism", mechanism=spiked()),
     whole("center", center="private"),
     whole("bounds", bounds=(1.0, -1.0)),
     whole("X|NaN", X=late(NAN), charges=1),
 ]
-RANKS = {"center": "private", "mechanism": "two-stage"}
 FITS += [
-    pca(f'{name}|scale="ranks"', scale="ranks", **{name: value})
-    for name, value in {**RANKS, "clip_norm": 1.0}.items()
-]
-FITS += [
-    pca(
-        "signal_variance|a number",
-        mechanism=TwoStage(signal_variance=[1.0, 2.0]),
-        n_components="auto",
-    ),
+    pca('center|scale="ranks"', scale="ranks", center="none"),
     pca("n_components|n_samples=1", X=ROWS[:1]),
     pca("Sparse|.toarray()", X=sparse.csr_array(ROWS), bounds=(-1, 1)),
     pca("X|NaN", X=sparse.csr_array(late(NAN)), charges=1),

@@ -31,9 +31,7 @@ from skdpspectral.covariance import (
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
-    PrivateMean,
     SpikedModel,
-    TwoStage,
 )
 from skdpspectral.linear_model import (
     Alternation,
@@ -75,8 +73,6 @@ def covariance(**given):
 
 
 STRATEGIES = [
-    ("DPPCA", "center", PrivateMean),
-    ("DPPCA", "mechanism", TwoStage),
     ("FederatedDPPCA", "mechanism", Gaussian),
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),

@@ -93,7 +93,7 @@ def test_a_search_is_not_searched_over():
         "captured_variance", 0.01, accountant=own, clip_norm=1.0
     )
     grid = GridSearchCV(DPPCA(1), {"center": ["none"]}, cv=2, scoring=scorer)
-    search = PrivateSearchCV(grid, {"estimator__clip_norm": [1.0]}, scoring=NO_BUDGET)
+    search = PrivateSearchCV(grid, {"estimator__n_components": [1]}, scoring=NO_BUDGET)
     with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="nested"):
         search.fit(X)
     assert not accountant.ledger

@@ -20,6 +20,7 @@ from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
     DPMatrixFactorization,
+    FederatedDPPCA,
     LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
@@ -27,7 +28,7 @@ from skdpspectral import (
 )
 from skdpspectral._base.personal import KeepsUsers
 from skdpspectral.audit import publish
-from skdpspectral.decomposition import PrivateMean
+from skdpspectral.decomposition import Gaussian
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.neural_network import AlternatingAdam
@@ -251,9 +252,10 @@ def test_what_leaks_is_published_loudly():
 
 
 def test_strategies_are_published_without_what_else_they_hold():
-    center = PrivateMean(5.0)
-    center.rows = np.eye(3)
-    model = DPPCA(1, center=center).fit(np.eye(20, 3))
+    choice = Gaussian()
+    choice.rows = np.eye(3)
+    model = FederatedDPPCA(1, mechanism=choice, client_feature=0)
+    model.fit(np.c_[np.arange(20) % 2, np.eye(20, 3)])
     for published in (model.publish(), publish(make_pipeline(model))[0]):
-        assert vars(published.center) == vars(PrivateMean(5.0))
-    assert "rows" in vars(model.center)
+        assert vars(published.mechanism) == vars(Gaussian())
+    assert "rows" in vars(model.mechanism)

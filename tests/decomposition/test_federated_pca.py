@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -27,7 +28,6 @@ from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
-    PrivateMean,
     SpikedModel,
 )
 from skdpspectral.decomposition import _federated_pca as clients_module
@@ -63,18 +63,14 @@ def test_the_subspace_is_found(aggregation, weights):
 
 @pytest.mark.parametrize("aggregation", ["projector", "matrix"])
 def test_one_client_alone_is_dppca(aggregation):
-    """The same releases, so the same components from the same noise."""
-    box = {"bounds": (-20, 20), "center": PrivateMean()}
-    pca = FederatedDPPCA(2, aggregation=aggregation, epsilon=2.0, **box)
-    plan = pca.privacy_plan(6000, 8)
-    alone = DPPCA(2, epsilon=2.0, **box)
-    assert plan.mechanisms == alone.privacy_plan(6000, 8).mechanisms
+    """Both release the moment of pairs alone: DPPCA where rows are sparse."""
+    pca = FederatedDPPCA(2, aggregation=aggregation, epsilon=None)
     with pytest.warns(PrivacyLeakWarning):
-        found = pca.set_params(epsilon=None).fit(X)
+        found = pca.fit(X)
     with pytest.warns(PrivacyLeakWarning):
-        expected = alone.set_params(epsilon=None).fit(X)
+        expected = DPPCA(2, epsilon=None).fit(sparse.csr_array(X))
     assert subspace_distance(found.components_, expected.components_) < 1e-6
-    assert np.allclose(found.mean_, expected.mean_)
+    assert np.array_equal(found.mean_, expected.mean_)
     assert found.client_weights_ == [1.0]
 
 
@@ -358,9 +354,12 @@ def test_a_client_that_dies_after_the_first_step(monkeypatch):
         return respond(self, request)
 
     monkeypatch.setattr(LocalClient, "respond", fail_later)
-    for cls, more in ((FederatedDPPCA, {}), (SparseDPPCA, {"n_rounds": 3})):
+    for cls, more in (
+        (FederatedDPPCA, {"center": "shared"}),
+        (SparseDPPCA, {"n_rounds": 3}),
+    ):
         count.clear()
-        model = cls(1, center="private", bounds=(-20, 20), **more)
+        model = cls(1, bounds=(-20, 20), **more)
         model.fit(X, clients=CLIENTS)
         assert model.clients_.tolist() == ["a", "c"]
     assert len(FederatedDPPCA(1, center="none").fit(X).clients_) == 1
@@ -415,32 +414,27 @@ def test_a_search_with_a_column_of_clients(cls):
     assert clone(search.best_estimator_).client_feature == -1
 
 
-def test_offsets_of_sites_are_removed_by_private_means():
+def test_offsets_of_sites_are_removed_by_pairs():
     """Each site measures from another zero; a common center would see only that."""
     rng = np.random.default_rng(1)
     rows, truth = make_spiked_covariance(30_000, 10, random_state=1)
     sites = np.repeat(np.arange(3), 10_000)
     shifted = rows + 8.0 * np.eye(10)[rng.permutation(10)[:3]][sites]
     distances = {}
-    for center in ("none", "private", "auto"):
+    for center in ("none", "auto"):
         pca = FederatedDPPCA(1, bounds=(-30, 30), center=center, noise_seed=0)
         pca.fit(shifted, clients=sites)
         distances[center] = subspace_distance(pca.components_, truth)
-    assert max(distances["private"], distances["auto"]) < 0.1
+    assert distances["auto"] < 0.1
     assert distances["none"] > 0.5
 
 
 @pytest.mark.parametrize("width", [20.0, 2000.0])
 @pytest.mark.parametrize("cls", BOTH)
 def test_wide_bounds_of_clients_do_no_harm(cls, width):
-    """A mean of rows in a wide box is its noise, which is the first component then."""
-    bounds, found = (-width, 1.3 * width), {}
-    for center in ("auto", "private"):
-        pca = cls(1, bounds=bounds, center=center, noise_seed=0)
-        pca.fit(X + 9.0, clients=CLIENTS)
-        found[center] = subspace_distance(pca.components_, TRUTH)
-    assert found["auto"] < 0.15
-    assert width < 100.0 or found["private"] > 1.0
+    pca = cls(1, bounds=(-width, 1.3 * width), noise_seed=0)
+    pca.fit(X + 9.0, clients=CLIENTS)
+    assert subspace_distance(pca.components_, TRUTH) < 0.15
 
 
 # -- the covariance within the components ----------------------------------------------

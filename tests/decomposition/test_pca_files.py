@@ -28,8 +28,7 @@ FULL = {
     "epsilon": 0.5,
     "delta": 1e-9,
     "bounds": (LOW, HIGH),
-    "clip_norm": np.float32(2.0),
-    "center": "private",
+    "center": "pairs",
     "scale": "bounds",
 }
 

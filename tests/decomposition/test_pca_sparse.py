@@ -8,13 +8,11 @@ from scipy import sparse
 
 from skdpspectral import DPPCA, PrivacyAccountant
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
-from skdpspectral.decomposition import PrivateMean, SpikedPCA
+from skdpspectral.decomposition import SpikedPCA
 
 SETTINGS = [
     {},
-    {"clip_norm": 1.5},
-    {"mechanism": "two-stage"},
-    {"mechanism": "auto"},
+    {"epsilon": 0.1},
     {"signal_variance": 2.0, "noise_variance": 1.0},
 ]
 
@@ -38,6 +36,10 @@ def test_sparse_rows_release_what_dense_ones_do(kind, parameters, center):
     if "signal_variance" in parameters:
         kind_of_pca, settings = SpikedPCA, parameters
     X = sparse_rows()
+    if center == "pairs" and kind_of_pca is DPPCA:
+        # Lengths would be searched for in more dense rows.
+        settings = {"epsilon": 0.05, **settings}
+        X = X[:100]
     rows = kind(X)
     before = rows.toarray()
     models, transcripts = [], []
@@ -102,12 +104,9 @@ def test_entries_at_the_same_place_are_one_number():
     assert X.nnz == 52
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"bounds": (-1, 1)}, {"center": PrivateMean(1.0)}]
-)
-def test_rows_that_a_center_would_fill_are_refused_for_free(parameters):
+def test_rows_that_a_center_would_fill_are_refused_for_free():
     accountant = PrivacyAccountant()
-    pca = DPPCA(1, accountant=accountant, **parameters)
+    pca = DPPCA(1, accountant=accountant, bounds=(-1, 1))
     X = sparse.csr_array(sparse_rows())
     for rows in (X, pd.DataFrame.sparse.from_spmatrix(X)):
         with pytest.raises(TypeError, match="Sparse data was passed for X"):
@@ -131,7 +130,7 @@ def test_frames_of_sparse_columns_are_sparse_rows(scale):
     frame["x0"] = frame["x0"].sparse.to_dense()
     pca = DPPCA(1, epsilon=60.0, scale=scale, noise_seed=0)
     planned = {m.name for m in pca.fit(frame).privacy_.releases()}
-    assert "pair_distance_1" in planned or scale
+    assert "lengths" in planned or scale
 
 
 @pytest.mark.sampled(4)
@@ -162,7 +161,7 @@ def test_a_map_of_integers_is_converted_block_by_block(tmp_path):
     )
     X[:, 0] = np.arange(400_000) % 7
     tracemalloc.start()
-    DPPCA(1, mechanism="two-stage").fit(X)
+    DPPCA(1).fit(X)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.1 * 400_000 * 50 * 8

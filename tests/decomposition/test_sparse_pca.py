@@ -131,10 +131,10 @@ def test_rounds_send_what_was_planned_and_no_more(monkeypatch):
         return reply
 
     monkeypatch.setattr(LocalClient, "respond", kept)
-    SparseDPPCA(2, n_rounds=2, bounds=(-9, 9), center="private").fit(X, clients=CLIENTS)
+    SparseDPPCA(2, n_rounds=2, bounds=(-9, 9)).fit(X, clients=CLIENTS)
     for client in "0123":
         own = [(shape, size) for name, shape, size in sent if name == client]
-        assert [shape for shape, _ in own] == [(820,), (40,), (40, 2), (40, 2)]
+        assert [shape for shape, _ in own] == [(820,), (40, 2), (40, 2)]
         assert all(size <= 8 * 80 + 600 for _, size in own[1:])
     sent.clear()
     SparseDPPCA(2, center="none", aggregation="projector").fit(X, clients=CLIENTS)

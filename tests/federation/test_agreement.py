@@ -340,9 +340,9 @@ def one_reply(name, step, names="ab", **how):
 # Steps whose values are bounded by a norm, with their release and unit.
 CHECKED = [
     ("matrix", 0, "second_moment", 1.0),
-    ("box, rounds", 2, "power_1", 1.0),
+    ("box, rounds", 1, "power_1", 1.0),
     ("rounds", 0, "power_1", 1.0),
-    ("box, covariance", 2, "projected_moment", (9.0 / 20.0) ** 2),
+    ("box, covariance", 1, "projected_moment", (9.0 / 20.0) ** 2),
 ]
 
 
@@ -395,12 +395,8 @@ def test_the_limits_are_12_deviations_and_no_more():
         assert ("b" in rounds.rejected) == refused
 
 
-def test_means_and_covariances_are_possible_ones():
-    for value in (1.1, -1.1, 1e200):
-        rounds, sent = one_reply("box, covariance", 1)
-        with pytest.warns(UserWarning, match="its mean is outside"):
-            rounds.collect(other(sent, values=value * np.eye(6)[2]))
-    rounds, sent = one_reply("box, covariance", 2)
+def test_covariances_are_possible_ones():
+    rounds, sent = one_reply("box, covariance", 1)
     values = sent["b"].values + np.array([[0.0, 1e-6], [0.0, 0.0]])
     with pytest.warns(UserWarning, match="not symmetric"):
         rounds.collect(other(sent, values=values))

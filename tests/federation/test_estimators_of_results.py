@@ -8,7 +8,7 @@ import pytest
 from federation_tools import hold, make_rounds, make_task, registered, rows_of
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
-from skdpspectral.decomposition import ComponentCovariance, PrivateMean, SpikedModel
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
 from skdpspectral.federation import LocalClient, Rounds, SpectralTask
 
 NAMES = list("uvwxyz")
@@ -19,13 +19,12 @@ PARAMETERS = {
     "plain": {},
     "matrices": {"aggregation": "matrix", "center": "none"},
     "weights": {"weights": {"a": 1.0, "b": 3.0}, "aggregation": "matrix"},
-    "box, own means": {**BOX, "center": "private"},
+    "box": BOX,
     "scaled": {"bounds": (LOW, -LOW + 0.3), "scale": "bounds", "center": "none"},
     "clipped": {"clip_norm": 7.0, "aggregation": "matrix"},
-    "radius": {"clip_norm": 7.0, "center": PrivateMean(3.0)},
     "shared": {**COVARIANCE, "center": "shared"},
     "shared, whole": {**COVARIANCE, "center": "shared", "aggregation": "matrix"},
-    "covariance": {**COVARIANCE, **BOX, "center": "private"},
+    "covariance": {**COVARIANCE, **BOX},
     "model": {"mechanism": SpikedModel([9.0, 4.0], 1.0), "release": "covariance"},
     "own mean": {"mechanism": SpikedModel([9.0, 4.0], 1.0, mean="unknown")},
     "paper": {

@@ -12,9 +12,10 @@ from scipy.stats import binom
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral._release import noise as release_module
+from skdpspectral._statistics.centered import N_OCTAVES
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance
-from skdpspectral.decomposition._shared_center import N_LENGTHS, N_NUMBERS, Typical
+from skdpspectral.decomposition._shared_center import N_NUMBERS, Typical
 from skdpspectral.federation import LocalClient, MessageError
 from skdpspectral.metrics import subspace_distance
 
@@ -179,7 +180,7 @@ def test_no_server_makes_neighbors_differ_by_more_than_was_charged(bounded):
         paired.add(one._rows.paired)
     assert all(share <= 1.0 + 1e-9 for share in found.values())
     # The search would see a sensitivity that is too small, but for rows in a box.
-    assert "bounds" in bounded or min(found.values()) > 0.95, found
+    assert "bounds" in bounded or min(found.values()) > 0.93, found
     # The server's numbers decided either way.
     assert paired == {True, False}
 
@@ -196,17 +197,17 @@ def session(names="abcde", n=400, epsilon=2.0, task=TASK):
 
 
 def histogram(place, size=1.0):
-    values = np.zeros((2, N_LENGTHS))
+    values = np.zeros((2, N_OCTAVES))
     values[:, place] = 0.5 * size, size
     return values
 
 
 LIES = {
-    "far too much": (0, histogram(400, 50.0), "histograms"),
-    "nothing": (0, histogram(400, 0.0), "histograms"),
-    "below zero": (0, histogram(400) - 0.5 * histogram(7), "histograms"),
-    "huge": (0, histogram(400, 1e300), "histograms"),
-    "a shape": (0, histogram(400)[:1], "shape"),
+    "far too much": (0, histogram(200, 50.0), "histograms"),
+    "nothing": (0, histogram(200, 0.0), "histograms"),
+    "below zero": (0, histogram(200) - 0.5 * histogram(7), "histograms"),
+    "huge": (0, histogram(200, 1e300), "histograms"),
+    "a shape": (0, histogram(200)[:1], "shape"),
     "a long mean": (1, np.r_[40.0, np.zeros(P - 1)], "beyond"),
     "long in all": (2, np.full(P, 1e200), "beyond"),
 }
@@ -228,7 +229,7 @@ def test_impossible_histograms_and_means_are_refused_by_name(lie):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("place", [0, 1, 797])
+@pytest.mark.parametrize("place", [0, 1, 396])
 @pytest.mark.parametrize("mean", [0.0, 1.0, -1.0])
 def test_a_possible_lie_costs_accuracy_alone(place, mean):
     """Of one of five, whose components are those of the others."""
@@ -400,16 +401,16 @@ def test_tables_of_few_rows_are_compared_in_pairs(n):
 def test_averages_of_mostly_noise_are_not_read():
     rng = np.random.default_rng(0)
     noise, n_rows = np.full(3, 0.3), np.full(3, 1000.0)
-    shares = histogram(400) + 0.3 * rng.standard_normal((3, 2, N_LENGTHS))
+    shares = histogram(200) + 0.3 * rng.standard_normal((3, 2, N_OCTAVES))
     assert not Typical.of(shares, noise, n_rows, None).known
-    exact = np.stack([histogram(400)] * 3)
+    exact = np.stack([histogram(200)] * 3)
     assert Typical.of(exact, 0.01 * noise, n_rows, None).known
     assert not Typical.of(0.0 * exact, 0.01 * noise, n_rows, None).known
 
 
 def test_one_length_is_the_floor_of_all_who_measure_from_a_center():
     noise, n_rows = np.full(3, 1e-3), np.full(3, 1000.0)
-    typical = Typical.of(np.stack([histogram(400)] * 3), noise, n_rows, None)
+    typical = Typical.of(np.stack([histogram(200)] * 3), noise, n_rows, None)
     edges, none = np.array([1e-3, 1e-3, 1.0]), np.zeros(3, dtype=bool)
     assert typical.floor(edges, none) == pytest.approx(1.6 * typical.typical)
     assert typical.floor(100.0 * edges, none) < typical.typical

@@ -13,7 +13,6 @@ from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
-    PrivateMean,
     SpikedModel,
 )
 from skdpspectral.federation import MessageError, SpectralTask
@@ -29,12 +28,11 @@ PARAMETERS = {
     "clients": {"min_clients": 2},
     "weights": {"weights": {"a": 1.0, "b": 2.0}},
     "clip": {"clip_norm": 3.0},
-    "center": {"clip_norm": 3.0, "center": "private"},
-    "center's clip": {"clip_norm": 3.0, "center": PrivateMean(2.0)},
+    "pairs": {"clip_norm": 3.0, "center": "pairs"},
     "shared": {"center": "shared"},
     "box, shared": {"bounds": (-20, 20), "center": "shared", "aggregation": "matrix"},
-    "box": {"bounds": (-20, 20), "center": "private"},
-    "other box": {"bounds": (-20, 21), "center": "private"},
+    "box": {"bounds": (-20, 20), "center": "pairs"},
+    "other box": {"bounds": (-20, 21), "center": "pairs"},
     "box, no mean": {"bounds": (-20, 20), "center": "none"},
     "box a feature": {"bounds": tuple(SIDES)},
     "scaled box": {"bounds": tuple(SIDES), "scale": "bounds"},
@@ -220,11 +218,6 @@ REFUSED = {
     "init must be finite public": {"n_rounds": 1, "init": np.eye(3, 5)},
     "components must be finite": {"release": ComponentCovariance(1.0, np.eye(3, 5))},
     'center="shared" requires': {"n_rounds": 1, "center": "shared"},
-    "n_features of at most 2000": {
-        "mechanism": SpikedModel(4.0, 1.0),
-        "n_features": 2001,
-        "aggregation": "matrix",
-    },
     "projection_norm are not used": {**MODEL, "release": ComponentCovariance(1.0)},
     "components and projection_norm are not": {
         **MODEL,
@@ -279,7 +272,7 @@ def test_dependent_rows_are_no_start(init):
 
 BOXES = [
     {},
-    {"bounds": (-20, 20), "center": "private"},
+    {"bounds": (-20, 20), "center": "pairs"},
     {"bounds": (-20, 20), "clip_norm": 9.0},
     {"bounds": tuple(30 * SIDES)},
     {"bounds": tuple(30 * SIDES), "scale": "bounds"},

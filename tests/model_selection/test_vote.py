@@ -54,7 +54,7 @@ from skdpspectral.pipeline import make_private_pipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed is given")
 X = np.random.default_rng(0).normal(size=(240, 4)) * [4.0, 1.0, 1.0, 1.0]
-SPACE = {"center": ["none", "pairs"], "clip_norm": [None, 1.0, 9.0]}
+SPACE = {"center": ["none", "pairs"], "n_components": [1, 2, 3]}
 
 
 def kept(model, X, y=None):
@@ -172,7 +172,7 @@ def test_the_last_fit_has_all_rows_and_its_share():
 def test_further_fits_of_the_best_model_are_charged_to_the_ledger(private):
     steps, ledger = (DPStandardScaler(), DPPCA(1)), PrivacyAccountant()
     model = make_private_pipeline(*steps) if private else make_pipeline(*steps)
-    space, n_entries = {"dppca__clip_norm": [9.0]}, 1 if private else 2
+    space, n_entries = {"dppca__n_components": [1]}, 1 if private else 2
     search(model, space, accountant=ledger).fit(X).best_estimator_.fit(X)
     assert len(ledger.ledger) == 1 + n_entries
     with ledger:
@@ -189,23 +189,23 @@ def test_further_fits_of_the_best_model_are_charged_to_the_ledger(private):
 
 def test_a_better_challenger_is_chosen_and_a_good_incumbent_kept():
     """Where all 12 blocks agree, noise errs with a probability below 1e-10."""
-    space, given = {"clip_norm": [1e4, 9.0]}, {"n_blocks": 12, "noise_seed": 0}
-    bad = search(DPPCA(1, clip_norm=1e4), space, **given)
+    space, given = {"n_components": [1, 3]}, {"n_blocks": 12, "noise_seed": 0}
+    bad = search(DPPCA(1), space, **given)
     bad.fit(X)
-    assert bad.best_params_ == {"clip_norm": 9.0}
+    assert bad.best_params_ == {"n_components": 3}
     assert (bad.kept_, bad.n_blocks_) == (False, 12)
     assert bad.support_ > 0.5 + bad.support_std_
-    assert bad.best_estimator_.clip_norm == 9.0
-    good = search(DPPCA(1, clip_norm=9.0), space, **given)
+    assert bad.best_estimator_.n_components == 3
+    good = search(DPPCA(3), space, **given)
     good.fit(X)
-    assert good.best_params_ == {"clip_norm": 9.0}
+    assert good.best_params_ == {"n_components": 3}
     assert good.kept_
     assert good.support_ < 0.5
 
 
 def test_what_is_shown_is_what_was_released():
     with record_releases() as told:
-        made = search(DPPCA(1, clip_norm=1e4), noise_seed=0).fit(X)
+        made = search(DPPCA(1), noise_seed=0).fit(X)
     assert made.support_ == told["support"][0] / 4
     # Sums of votes are whole halves, and noise is not.
     assert 2 * told["support"][0] != round(2 * told["support"][0])
@@ -216,9 +216,9 @@ def test_the_incumbent_is_no_challenger():
     space = [
         {
             "dpstandardscaler": [DPStandardScaler(epsilon=2.0), "passthrough"],
-            "dppca__clip_norm": [None, np.float64(2.0), 2.0],
+            "dppca__n_components": [1, np.int64(2), 2],
         },
-        {"dppca__clip_norm": [2], "dppca__center": ["none"]},
+        {"dppca__n_components": [2], "dppca__center": ["none"]},
     ]
     candidates = candidates_of(search(model, space))
     assert candidates[0] == {}
@@ -302,7 +302,7 @@ UNSEEDED = make_pipeline(GaussianRandomProjection(3), DPPCA(1))
     ],
 )
 def test_a_row_moves_the_votes_of_its_own_block(estimator, scoring, asked):
-    space = SPACE if estimator is None else {"dppca__clip_norm": [1.0, 2.0, 9.0]}
+    space = SPACE if estimator is None else {"dppca__n_components": [1, 2, 3]}
     made = search(estimator, space, scoring=scoring, noise_seed=0)
     state = np.random.RandomState(5).get_state()
     seen = []
@@ -326,16 +326,16 @@ def test_a_row_moves_the_votes_of_its_own_block(estimator, scoring, asked):
 def turned(model, X, y=None):
     """A score by which one row decides whether a candidate is best or worst."""
     known = (np.abs(X) > 1e3).any()  # in one of two folds, which outweighs the other
-    return (3.0 if known else 1.0) * (1.0 if known == (model.clip_norm == 9.0) else -1)
+    return (3.0 if known else 1.0) * (1.0 if known == (model.n_components == 3) else -1)
 
 
 @pytest.mark.parametrize(
-    ("others", "release"), [([9.0], "support"), ([9.0, 1.0], "challenger")]
+    ("others", "release"), [([3], "support"), ([3, 2], "challenger")]
 )
 def test_the_worst_row_moves_votes_by_their_sensitivity(others, release):
     """All that its block says changes: the share of the cost is 1, and not 2."""
     made, rows, tapes = (
-        search(space={"clip_norm": others}, scoring=turned),
+        search(space={"n_components": others}, scoring=turned),
         X.copy(),
         [],
     )
@@ -350,7 +350,7 @@ def test_the_worst_row_moves_votes_by_their_sensitivity(others, release):
 
 
 def fails_for_large(model, X, y=None):
-    if np.abs(X).max() > 1000.0 and model.clip_norm == 9.0:
+    if np.abs(X).max() > 1000.0 and model.n_components == 3:
         warnings.warn("secret 7", UserWarning, stacklevel=1)
         raise ValueError("secret 7")
     return captured_variance(model, X)
@@ -640,11 +640,11 @@ BAD = {
     "grid": {"space": [1, 2]},
     "grid none": {"space": None},
     "grid empty": {"space": []},
-    "grid text": {"space": {"clip_norm": "auto"}},
-    "grid of a distribution": {"space": {"clip_norm": stats.uniform(1.0, 9.0)}},
-    "grid of an empty list": {"space": {"clip_norm": []}},
+    "grid text": {"space": {"n_components": "auto"}},
+    "grid of a distribution": {"space": {"n_components": stats.randint(1, 3)}},
+    "grid of an empty list": {"space": {"n_components": []}},
     "grid unknown": {"space": {"clip": [1.0]}},
-    "grid of bad values": {"space": {"clip_norm": [-1.0]}},
+    "grid of bad values": {"space": {"n_components": [-1]}},
     "grid of seeds": {"space": {"noise_seed": [0]}},
     "grid of ledgers": {"space": {"accountant": [PrivacyAccountant()]}},
     "grid of the search's own epsilons": {"space": {"epsilon": [0.5, 1.0]}},
@@ -662,7 +662,7 @@ BAD = {
     "no score": {"scoring": "nothing"},
     "score of the estimator": {"scoring": None},
     "callbacks": {"estimator": LISTENED},
-    "a leak": {"estimator": LEAKY, "space": {"dppca__clip_norm": [1.0]}},
+    "a leak": {"estimator": LEAKY, "space": {"dppca__n_components": [2]}},
     "a candidate that leaks": {
         "estimator": make_pipeline(DPStandardScaler(), DPPCA(1)),
         "space": {"dpstandardscaler": [StandardScaler()]},
@@ -678,7 +678,7 @@ BAD = {
         "n_blocks": "auto",
         "scoring": "r2",
     },
-    "too many candidates": {"space": {"clip_norm": list(np.linspace(1, 2, 600))}},
+    "too many candidates": {"space": {"n_components": list(range(1, 601))}},
     "verbose": {"estimator": make_pipeline(DPPCA(1), verbose=True), "space": {}},
 }
 
@@ -710,7 +710,7 @@ def test_bad_tables_are_refused_before_any_charge(rows, y):
 @pytest.mark.parametrize("rows", [np.zeros((40, 4)), X[:40]])
 def test_doubts_by_public_numbers_reach_the_user(rows):
     """Blocks are silent; what shapes and parameters say is said before the charge."""
-    model = make_pipeline(DPStandardScaler(), DPPCA(1, clip_norm=1.0))
+    model = make_pipeline(DPStandardScaler(), DPPCA(1, center="none"))
     accountant = PrivacyAccountant(1e-3, 1e-6)
     space, given = {"dppca__center": ["none"]}, {"n_blocks": 2, "epsilon": 4.0}
     tried = search(model, space, accountant=accountant, **given)
@@ -766,7 +766,7 @@ def test_no_last_fit_costs_more_than_was_charged(seed):
     space = {"dpstandardscaler": steps, "dppca__epsilon": [0.1, 9.0]}
     model = two if seed % 2 else make_private_pipeline(DPStandardScaler(), DPPCA(1))
     if not seed % 2:
-        space = {"dppca__clip_norm": [None, *rng.uniform(1.0, 9.0, 2)]}
+        space = {"dppca__n_components": [1, 2, 3]}
     made = search(model, space, scoring=any_score).fit(X)
     best = made.best_estimator_
     fits = [best] if hasattr(best, "privacy_") else [part for _, part in best.steps]

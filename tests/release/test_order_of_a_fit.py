@@ -40,9 +40,7 @@ def fit_of(name):
 
 FITS = {name: fit_of(name) for name in ENTRIES}
 FITS |= {
-    "two stages": lambda rows, **p: DPPCA(
-        1, mechanism="two-stage", bounds=(-9, 9), **p
-    ).fit(rows),
+    "two stages": lambda rows, **p: DPPCA(1, bounds=(-9, 9), **p).fit(rows),
     "first batch": lambda rows, **p: JMECovariance(horizon=99, **p).partial_fit(rows),
     "path": lambda rows, **p: list(JMECovariance(**p).release_path(rows)),
     "column of users": lambda rows, **p: LRSRegressor(user_feature=0, **p).fit(

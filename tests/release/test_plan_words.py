@@ -30,7 +30,7 @@ from skdpspectral.audit import privacy_report
 from skdpspectral.mechanisms import Concern, PrivacyPlan, Remark
 from skdpspectral.pipeline import make_private_pipeline
 
-PLAN = DPPCA(2, center="none").privacy_plan(1000, 5)
+PLAN = DPPCA(2, scale="ranks").privacy_plan(1000, 5)
 HEAVIEST_FIRST = [
     *("leak", "model", "weaker", "trust", "center", "noise", "public", "measured"),
     "other",
@@ -84,10 +84,10 @@ def test_noise_that_is_off_or_seeded_is_the_first_line():
 
 def test_choices_are_conditions():
     plan = DPPCA(2).privacy_plan(2000, 10)
-    assert str(plan).splitlines()[1].startswith("Up to 3")
+    assert str(plan).splitlines()[1].startswith("Up to 144 releases")
     lines = plan.details().splitlines()
-    assert sum("center: choice 1 of 3" in line for line in lines) > 1
-    assert sum("center: choice 3 of 3; symmetric" in line for line in lines) == 1
+    assert sum("center: choice 1 of 12" in line for line in lines) > 1
+    assert sum("center: choice 12 of 12; symmetric" in line for line in lines) == 1
 
 
 TAGS = {"div", "strong", "br", "details", "summary", "ul", "li", "p"}
@@ -182,7 +182,7 @@ def rows(n):
 
 NOISY = {
     "components": (lambda: DPPCA(2, epsilon=0.1).fit(rows(50)), "above the noise"),
-    "no mean": (lambda: DPCovariance().fit(rows(300)), "no mean"),
+    "no mean": (lambda: DPCovariance().fit(rows(300)), "private lengths"),
     "scales": (lambda: DPStandardScaler(epsilon=0.1).fit(rows(50)), "private scales"),
     "ridge": (lambda: DPRidge(epsilon=0.1).fit(rows(50), rows(50)[:, 0]), "no feature"),
     "labels": (

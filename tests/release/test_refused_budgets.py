@@ -167,7 +167,7 @@ FITS |= {
     "search": (
         X,
         lambda t, a: search(
-            DPPCA(1), "clip_norm", "captured_variance", a, clip_norm=1.0
+            DPPCA(1), "n_components", "captured_variance", a, clip_norm=1.0
         ).fit(t),
     ),
     "search's y": (

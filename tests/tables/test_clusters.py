@@ -29,7 +29,7 @@ from skdpspectral._linalg.walks import (
 from skdpspectral._tables import clusters as cluster_rows
 from skdpspectral._tables.clusters import cluster_table
 from skdpspectral.datasets import make_ratings
-from skdpspectral.decomposition import PrivateMean, SpikedPCA
+from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.linear_model import UserIntercept
 from skdpspectral.sensitivity import summation_error
 
@@ -49,10 +49,7 @@ PCA = {
     "default": {},
     "pairs": {"center": "pairs"},
     "origin": {"center": "none"},
-    "public mean and clip": {"clip_norm": 2.0, "center": PrivateMean()},
     "bounds": {"bounds": (-9, 9)},
-    "two stages": {"mechanism": "two-stage"},
-    "a choice": {"mechanism": "auto", "clip_norm": 2.0},
     "ranks": {"scale": "ranks"},
 }
 DATA = make_ratings(400, 30, random_state=0, as_frame=True)

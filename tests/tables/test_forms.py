@@ -27,7 +27,6 @@ FORMS = CONTAINERS | DISTANT
 MODELS = {
     "pca": DPPCA(noise_seed=0),
     "pca of pairs": DPPCA(noise_seed=0, center="pairs"),
-    "two stages": DPPCA(noise_seed=0, mechanism="two-stage"),
     "covariance": DPCovariance(noise_seed=0),
     "scaler": DPStandardScaler(noise_seed=0),
     "scaler without means": DPStandardScaler(noise_seed=0, with_mean=False),

@@ -18,7 +18,7 @@ from skdpspectral import (
     PrivacyAccountant,
     SparseDPPCA,
 )
-from skdpspectral.decomposition import SpikedPCA, TwoStage
+from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.linear_model import PrivateRounds
 
 
@@ -191,7 +191,6 @@ MASKED_PARAMETERS = {
     "init": LRSRegressor(solver=PrivateRounds(init=hidden((1, 3)))),
     "bounds": DPPCA(1, bounds=(-hidden((3,)), 1)),
     "signal_variance": SpikedPCA(1, signal_variance=hidden((1,)), noise_variance=1.0),
-    "norm_range": DPPCA(1, mechanism=TwoStage(norm_range=hidden((2,)))),
     "init of rows": SparseDPPCA(1, init=hidden((1, 3))),
 }
 

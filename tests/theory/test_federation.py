@@ -102,14 +102,14 @@ def test_a_session_costs_what_its_dearest_client_costs():
     clients = np.repeat(["a", "b", "c"], 30)
     budgets = {"a": 0.3, "b": 2.0, "c": 1.0}
     with PrivacyAccountant() as accountant, record_releases() as released:
-        model = SparseDPPCA(
-            2, n_rounds=3, epsilon=budgets, bounds=(-4, 4), center="private"
-        ).fit(X, clients=clients)
-    assert set(released) == {"mean", "second_moment", "power_1", "power_2", "power_3"}
+        model = SparseDPPCA(2, n_rounds=3, epsilon=budgets, bounds=(-4, 4)).fit(
+            X, clients=clients
+        )
+    assert set(released) == {"second_moment", "power_1", "power_2", "power_3"}
     costs = {
         name: [m.mu for m in plan.mechanisms] for name, plan in model.privacy_.blocks
     }
-    assert {len(c) for c in costs.values()} == {5}
+    assert {len(c) for c in costs.values()} == {4}
     total = max(math.hypot(*c) for c in costs.values())
     assert model.privacy_.mu == pytest.approx(total, rel=1e-12)
     assert accountant.spent(1e-6).epsilon == pytest.approx(2.0, rel=1e-9)

@@ -16,7 +16,6 @@ from skdpspectral import (
 )
 from skdpspectral._linalg.walks import blocked_mean, blocked_second_moment
 from skdpspectral.accounting import calibrate_gaussian
-from skdpspectral.decomposition import PrivateMean
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import summation_error
 
@@ -50,7 +49,7 @@ def test_usual_grid_is_far_below_the_noise():
 def test_grid_and_summation_terms_are_charged():
     """What no audit can see: both terms stand in the plan of a fit, and in its mu."""
     n, p = 5000, 30
-    plan = DPPCA(center="none").privacy_plan(n, p)
+    plan = DPPCA(scale="ranks").privacy_plan(n, p)
     (moment,) = plan.mechanisms
     lemma = math.sqrt(2) / n
     error = summation_error(1.0, n, 2048)
@@ -66,25 +65,19 @@ def test_grid_and_summation_terms_are_charged():
 def test_every_release_states_what_it_rests_on():
     """Sensitivity, error and size of each release, in all branches of a choice."""
     n, p, root2 = 5000, 30, math.sqrt(2)
-    parameters = {"mechanism": "auto", "center": PrivateMean(9.0), "bounds": (-1, 1)}
-    pca = DPPCA(2, **parameters)
-    radius = math.sqrt(p)
+    plan = DPPCA(2, center="pairs").privacy_plan(n, p)
 
     def sums(bound):
         return summation_error(bound, n, 2048), 2.0 * bound
 
-    unit = (root2 / n, *sums(1.0))
-    votes = {f"quantile_{step}": (root2, 0.0, n) for step in range(1, 13)}
-    stated = {
-        "mean": (2.0 * radius / n, *sums(radius)),
-        "second_moment": unit,
-        **votes,
-        "cross_moment": (2.0 / n, *sums(1.0)),
-        "weighted_moment": (root2 * 3.0 / n, *sums(3.0)),
-        "wide_moment": (root2 * 9.0 / n, *sums(9.0)),
-        "second_moment_again": unit,
-    }
-    _check_stated(pca.privacy_plan(n, p), stated)
+    assert [m.name for m in plan.releases()] == ["lengths", "votes", "second_moment"]
+    for m in plan.releases():
+        assert m.summation_error > 0.0
+        assert m.charged_sensitivity > m.sensitivity + 2.0 * m.summation_error
+    assert plan["lengths"].sensitivity == 2.0 / n
+    assert plan["votes"].sensitivity == pytest.approx(2.0 * root2 / n)
+    assert plan["second_moment"].sensitivity == root2 / n
+    assert plan["second_moment"].summation_error >= 0.5 * sums(1.0)[0]
     errors, users = (p + 16) * 2.0**-52, 2.0**32
     moments = {f"moments_{step}": (1.0, 2.0**-49, users) for step in range(1, 6)}
     medians = {
@@ -115,15 +108,14 @@ def _check_stated(plan, stated):
     [
         {},
         {"bounds": (-1, 1)},
-        {"clip_norm": 2.0},
-        {"bounds": (-1, 1), "clip_norm": 1.0},
+        {"center": "pairs", "epsilon": 50.0},
     ],
 )
 def test_every_released_number_is_a_multiple_of_its_grid(parameters):
     X = np.random.default_rng(0).uniform(-1, 1, (300, 7))
     with record_releases() as released:
         pca = DPPCA(noise_seed=0, **parameters).fit(X)
-    assert set(released) == {m.name for m in pca.privacy_.mechanisms}
+    assert set(released) <= {m.name for m in pca.privacy_.releases()}
     for name, value in released.items():
         steps = value / pca.privacy_[name].grid
         np.testing.assert_array_equal(steps, np.rint(steps))

@@ -7,23 +7,11 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 
-from skdpspectral import DPPCA
-from skdpspectral._linalg.eigen import unpack_lower
-from skdpspectral._release.noise import Release
-from skdpspectral._statistics.center import CenterSteps, Nearness, Sample
-from skdpspectral._statistics.row_bounds import RowBounds
+from skdpspectral._statistics.moments import Moment, Origin, Rows
 from skdpspectral._statistics.statistic import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, sign_differences
-from skdpspectral.decomposition._bounded_moments import (
-    LAYERS,
-    LayeredMoment,
-    SecondMoment,
-    in_layers,
-    layer_weights,
-)
-from skdpspectral.decomposition._shared_center import Lengths
-from skdpspectral.mechanisms import PrivacyPlan
+from skdpspectral.decomposition._bounded_moments import RowBounds, SecondMoment
 from skdpspectral.sensitivity import (
     mean_sensitivity,
     pair_mean_sensitivity,
@@ -125,78 +113,6 @@ def test_rows_that_keep_their_length_move_the_moment_no_further(paired):
     assert shorter > 0.0
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("paired", [False, True])
-@pytest.mark.sampled(3)
-def test_no_rows_move_all_layers_together_further(paired, p):
-    """Climbing over all rows, the replacement, the center and the floor."""
-    n = 6
-    rng, moment = np.random.default_rng(2), LayeredMoment(RowBounds(p), n)
-    bound = second_moment_sensitivity(1.0, n)
-
-    def moved(flat):
-        rows = flat[: n * p + p].reshape(n + 1, p)
-        other = rows[:n].copy()
-        other[2] = rows[n]
-        origin = pair_order(n, p) if paired else flat[-p:]
-        found = [moment.kernel(x, origin, abs(flat[-p - 1])) for x in (rows[:n], other)]
-        return -np.linalg.norm(found[0] - found[1])
-
-    best = 0.0
-    for floor in (1e-3, 1.0):
-        start = 3.0 * rng.standard_normal((n + 1) * p + p + 1)
-        start[-p - 1] = floor
-        found = minimize(moved, start, method="Powell", options={"maxiter": 8})
-        best = max(best, -found.fun)
-    # Numbers would come near only by going from the first layer to the last.
-    assert best <= bound * (1 + 1e-9)
-    assert p == 1 or best >= 0.9 * bound
-
-
-def test_layers_stand_for_squared_lengths():
-    squares = np.geomspace(4.0001, 2048.0, 5001)
-    weights = layer_weights(squares)
-    assert np.all(weights >= 0.0)
-    assert np.all(np.sum(weights**2, axis=1) <= 1.0)
-    # From the length on at which rows are not cut.
-    np.testing.assert_allclose(weights @ LAYERS, squares, rtol=1e-6)
-    rows = np.array([[0.3, 0.4], [6.0, 8.0], [300.0, 400.0], [np.inf, 1.0], [0, 0]])
-    first, *more = in_layers(rows.copy(), 1.0)
-    np.testing.assert_allclose(first[0], rows[0])
-    total = first.T @ first + sum(
-        stands * part.T @ part for stands, part in zip(LAYERS[1:], more, strict=True)
-    )
-    cut = rows[2] * math.sqrt(2048.0) / 500.0
-    expected = sum(np.outer(row, row) for row in (rows[0], rows[1], cut))
-    np.testing.assert_allclose(total, expected, rtol=1e-9)
-    # Without a length all are unit rows.
-    unit, *none = in_layers(rows[:3].copy(), 0.0)
-    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1.0)
-    assert not any(len(part) for part in none)
-
-
-@pytest.mark.parametrize("paired", [False, True])
-def test_noise_of_layers_is_what_weights_are_chosen_by(paired):
-    """Off the diagonal and on it; 6 and 5 deviations of the estimates."""
-    n, p = 3000, 8
-    moment = LayeredMoment(RowBounds(p), n)
-    origin = pair_order(n, p) if paired else np.zeros(p)
-    mechanisms = moment.mechanisms(1.3)
-    plan = PrivacyPlan(1.0, 1e-6, mechanisms, estimator="test", seeded=True)
-    exact = moment.kernel(np.random.default_rng(0).standard_cauchy((n, p)), origin, 1.0)
-    found = [
-        [
-            unpack_lower(layer, p)
-            for layer in moment.release(release, exact.copy("F"), origin)
-        ]
-        for release in (Release(plan, noise_seed=seed) for seed in range(200))
-    ]
-    deviations = np.std(found, axis=0, ddof=1) / moment.noise_std(plan, origin)
-    on = np.eye(p, dtype=bool)
-    assert abs(np.sqrt(np.mean(deviations[:, ~on] ** 2)) - 1.0) < 0.03
-    assert abs(np.sqrt(np.mean(deviations[:, on] ** 2)) - np.sqrt(2.0)) < 0.065
-
-
 def test_floors_of_differences_are_those_of_rows():
     """Differences are longer by the root of two, and so is what they keep their
     length up to.
@@ -223,27 +139,6 @@ def test_shares_of_pairs_and_of_rows_attain_their_bounds(v):
     assert moved == pytest.approx(pair_mean_sensitivity(math.sqrt(v), n))
     moved = np.linalg.norm((far > 1.0).mean(axis=0) - (X > 1.0).mean(axis=0))
     assert moved == pytest.approx(mean_sensitivity(0.5 * math.sqrt(v), n))
-
-
-def test_no_row_moves_both_histograms_of_lengths_further():
-    rng, worst = np.random.default_rng(0), 0.0
-    for n in (1, 2, 3, 4, 9, 40):
-        lengths = Lengths(Sample.of(RowBounds(2), n))
-        (planned,), bound = lengths.mechanisms(1.0), mean_sensitivity(1.0, n)
-        assert planned.sensitivity == bound
-        for k in range(60):
-            X = rng.standard_normal((n, 2)) * 10.0 ** rng.uniform(-9, 9, (n, 1))
-            X *= k % 3 > 0
-            other, given = X.copy(), []
-            other[n // 2] = np.eye(2)[0] * rng.choice([0.0, 1e-300, 1.0, 1e3, 1e300])
-            for rows in (X, other):
-                lengths.run(lambda _, value, to=given: to.append(value), rows)
-            for histograms in given:
-                np.testing.assert_allclose(histograms.sum(axis=1), [0.5, 1.0])
-            moved = float(np.linalg.norm(given[0] - given[1]))
-            assert moved <= bound * (1 + 1e-12)
-            worst = max(worst, moved / bound)
-    assert worst == pytest.approx(1.0)
 
 
 def test_pairs_by_value_have_no_such_bound():
@@ -287,9 +182,12 @@ SIGNED = [0.0, -0.0, 5e-324, 1.0, 1.0 + 2.0**-52, -1e308, 1.7e308, math.inf, mat
 
 def sign_moment(X):
     """Release of a fit without noise, as a whole matrix over pairs."""
-    bounds = RowBounds(X.shape[1], center="pairs", ranks=True)
-    half = np.tril(SecondMoment(bounds, len(X)).kernel(X, pair_order(*X.shape)))
-    return (half + np.tril(half, -1).T) / 0.5
+    moment = Moment.planned("", Rows(*X.shape, ranks=True), 1.0)
+
+    def exact(name, value, overwrite):
+        return np.tril(value) + np.tril(value, -1).T
+
+    return moment.run(exact, X, Origin(paired=True))[0]
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])
@@ -377,81 +275,3 @@ def test_pairs_need_two_rows(n_samples):
 def test_changes_are_positive_and_finite(change):
     with pytest.raises(ValueError, match="change"):
         pair_mean_sensitivity(change, 10)
-
-
-def test_sensitivities_of_a_search_are_those_of_the_lemmas():
-    n = 5000
-    plan = DPPCA(1).privacy_plan(n, 20)
-    found = {m.name: m.sensitivity for m in plan.releases()}
-    assert found["pair_distance_1"] == found["pair_distance_11"] == 2 / n
-    assert found["row_reach_1"] == found["row_reach_6"] == 1 / n
-    assert found["center_1"] == found["center_3"] == found["far_center_4"] == 2 / n
-    for name in ("center_nearness", "far_center_nearness"):
-        assert found[name] == pytest.approx(math.sqrt(2) / n)
-    # Of pairs half is released: twice the bound of rows, by a half.
-    assert found["second_moment"] == 0.5 * pair_moment_sensitivity(1.0, n)
-    assert found["second_moment_early"] == found["second_moment"]
-
-
-def test_few_rows_release_both_lengths_at_the_bound_of_the_lemma():
-    n = 1000
-    plan = DPPCA(1, epsilon=0.5).privacy_plan(n, 50)
-    found = {m.name: m.sensitivity for m in plan.releases()}
-    assert found["lengths"] == found["center_1"] == 2 / n
-    assert not {"pair_distance_1", "row_reach_1"} & found.keys()
-    shares = {m.name: m.mu**2 / plan.mu**2 for m in plan.mechanisms}
-    assert sum(shares.values()) == pytest.approx(1.0)
-    # A cell of rows has a noise of .06; votes would cost three times as much.
-    assert plan["lengths"].noise_std == pytest.approx(0.06, rel=1e-3)
-    assert 0.06 < shares["lengths"] < 0.08
-
-
-def test_a_center_of_a_sample_pays_for_its_own_number_of_rows():
-    """Of 400,000 rows a third is used, of which one counts for three times as much."""
-    n, p = 400_000, 20
-    sample = Sample.of(RowBounds(p), n)
-    assert sample.n_rows < n / 2
-    plan = {m.name: m for m in DPPCA(1).privacy_plan(n, p).releases()}
-    bounds = {
-        "pair_distance_1": 2.0,
-        "row_reach_1": 1.0,
-        "center_1": 2.0,
-        "center_nearness": math.sqrt(2.0),
-    }
-    for name, bound in bounds.items():
-        assert plan[name].sensitivity == pytest.approx(bound / sample.n_rows)
-    assert plan["second_moment"].sensitivity == pytest.approx(math.sqrt(2.0) / n)
-    blocks = sum(
-        -(-len(places) // sample.order.block_rows)
-        for _, places in sample.order.pools(np.broadcast_to(0.0, (n, p)))
-    )
-    rounding = (sample.order.block_rows + blocks / 4) * 2.0**-52
-    assert rounding < plan["center_1"].summation_error < 10 * rounding
-    assert rounding < plan["center_nearness"].summation_error
-
-
-def test_no_replacement_moves_the_numbers_about_a_center_further():
-    rng, n = np.random.default_rng(0), 40
-    sample = Sample.of(RowBounds(2), n)
-    worst = np.zeros(2)
-    for _ in range(300):
-        X = rng.standard_normal((n, 2)) * 10.0 ** rng.uniform(-3, 3)
-        other = X.copy()
-        other[5] = rng.standard_normal(2) * 10.0 ** rng.uniform(-9, 9)
-        radius, lengths = 10.0 ** rng.uniform(-3, 3), 10.0 ** rng.uniform(-3, 3, 2)
-        sides = []
-        for rows in (X, other):
-            asked = []
-
-            def answer(name, value, overwrite=False, asked=asked):
-                asked.append(np.array(value))
-                return np.zeros_like(value)
-
-            CenterSteps(sample, (1.0,)).run(answer, rows, [radius], [1.0])
-            Nearness(sample).run(answer, rows, np.zeros(2), *lengths)
-            sides.append(asked)
-        moved = [np.linalg.norm(a - b) for a, b in zip(*sides, strict=True)]
-        worst = np.maximum(worst, moved)
-    bounds = np.array([mean_sensitivity(1.0, n), math.sqrt(2) / n])
-    assert np.all(worst <= bounds * (1 + 1e-12))
-    assert np.all(worst >= 0.6 * bounds)

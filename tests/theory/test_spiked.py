@@ -263,7 +263,7 @@ def test_the_plan_says_what_it_rests_on():
     assert "not differentially private" in str(plan)
     assert plan.mu == pytest.approx(gaussian_mu(1.0, 0.9e-6))
     assert "except with probability 1e-07, which delta includes" in plan.details()
-    worst_case = DPPCA(1, mechanism="auto").privacy_plan(1000, 50)
+    worst_case = DPPCA(1).privacy_plan(1000, 50)
     assert worst_case.assumption is Assumption.NONE
 
 
@@ -289,9 +289,8 @@ def test_noise_of_the_papers_is_refused_where_it_hides_nothing():
         pca.privacy_plan(1000, 50)
 
 
-@pytest.mark.parametrize(("n", "p", "rank"), [(400, 30, 2), (300, 2200, 3)])
+@pytest.mark.parametrize(("n", "p", "rank"), [(400, 30, 2), (300, 700, 3)])
 def test_components_and_covariance_of_spiked_rows(n, p, rank):
-    """Below and above the order from which the noisy projector is never formed."""
     rng = np.random.default_rng(5)
     signal = [9000.0, 4000.0, 2000.0][:rank]
     X = rng.standard_normal((n, p)) * np.sqrt(np.r_[signal, np.ones(p - rank)] + 1.0)
@@ -301,4 +300,3 @@ def test_components_and_covariance_of_spiked_rows(n, p, rank):
     np.testing.assert_allclose(pca.explained_variance_, exact, rtol=0.1)
     assert pca.noise_variance_ == 1.0
     assert np.sum(pca.components_[:, :rank] ** 2) > 0.8 * rank
-    assert ("without forming it" in pca.privacy_.details()) == (p > 2000)

@@ -499,9 +499,3 @@ def test_rounding_errors_are_charged_where_signals_are_far_above_the_noise():
     )["projector"]
     assert planned.sensitivity < 1e-20
     assert planned.charged_sensitivity > 1e-13
-
-
-def test_a_released_rank_of_one_feature_is_refused():
-    with pytest.raises(ValueError, match=r"n_components='auto' for n_features=1"):
-        DPPCA("auto", mechanism="two-stage").privacy_plan(300, 1)
-    DPPCA("auto", mechanism="two-stage").privacy_plan(300, 2)

@@ -1,4 +1,4 @@
-"""Sensitivities of the second stage, of votes and of projections, by brute force."""
+"""Sensitivities of cross moments, of votes and of projections, by brute force."""
 
 import math
 
@@ -6,26 +6,17 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from skdpspectral import DPPCA
 from skdpspectral._linalg.walks import RowWalk, Walked
 from skdpspectral._statistics.statistic import Terms
 from skdpspectral.accounting import gaussian_mu, split_mu
 from skdpspectral.decomposition import SpikedPCA
-from skdpspectral.decomposition._components import PrivateScales
-from skdpspectral.decomposition._kernels import orthonormal_rows, shifted_power_step
-from skdpspectral.decomposition._two_stage import (
-    PowerStep,
-    _clipped_parts,
-    _sums_of_moments,
-)
+from skdpspectral.decomposition._spiked import PrivateScales
 from skdpspectral.mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import (
     cross_moment_sensitivity,
     second_moment_sensitivity,
     vote_sensitivity,
 )
-
-NAMES = ("cross_moment", "weighted_moment", "wide_moment")
 
 
 def rows_of_all_lengths(rng, n, p):
@@ -34,97 +25,22 @@ def rows_of_all_lengths(rng, n, p):
     return rows * 10.0 ** rng.uniform(-3, 3, (n, 1))
 
 
-@pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("radii", [(1.0, 1.0), (0.2, 5.0), (30.0, 0.01)])
-def test_no_replacement_moves_a_moment_of_the_step_further(rank, radii):
-    rng = np.random.default_rng(0)
-    components = orthonormal_rows(rng.standard_normal((rank, 5)))
-    n = 7
-    planned = {m.name: m.sensitivity for m in PowerStep(n, 5, rank).mechanisms(1.0)}
-    assert planned == {
-        "cross_moment": cross_moment_sensitivity(1.0, 1.0, n),
-        "weighted_moment": pytest.approx(3.0 * second_moment_sensitivity(1.0, n)),
-        "wide_moment": pytest.approx(9.0 * second_moment_sensitivity(1.0, n)),
-    }
-    sides = []
-    for _ in range(2):
-        rows = rows_of_all_lengths(rng, 4000, 5)
-        alpha, middle, far, beta = _clipped_parts(rows, components, *radii)
-        outer = [beta[:, :, None] * alpha[:, None, :]]
-        outer += [part[:, :, None] * part[:, None, :] for part in (middle, far)]
-        sides.append(outer)
-    for name, first, second in zip(NAMES, *sides, strict=True):
-        moved = np.linalg.norm(first - second, axis=(1, 2)) / n
-        assert moved.max() <= planned[name] * (1 + 1e-12)
-        # A search at random comes near.
-        assert moved.max() > 0.6 * planned[name] / (math.sqrt(2) if rank == 1 else 1)
+def test_no_replacement_moves_a_cross_moment_further():
+    """Products of two rows in balls: opposite ones are a diameter apart."""
+    rng, bound = np.random.default_rng(0), cross_moment_sensitivity(2.0, 3.0, 1)
+    parts = [rng.standard_normal((2000, p)) for p in (2, 3)]
+    for part, radius in zip(parts, (2.0, 3.0), strict=True):
+        part *= radius / np.linalg.norm(part, axis=1)[:, None]
+    products = parts[0][:, :, None] * parts[1][:, None, :]
+    moved = np.linalg.norm(products + products[0], axis=(1, 2)).max()
+    assert 0.9 * bound < moved <= bound * (1 + 1e-12)
+    assert np.linalg.norm(2.0 * products[0]) == pytest.approx(bound)
 
 
 def terms(*blocks):
     """Blocks of rows as terms of a mean."""
     rows = np.concatenate(blocks)
     return Terms(Walked(rows, RowWalk()), len(rows))
-
-
-def test_the_bounds_of_the_step_are_attained():
-    components = np.eye(2, 4)
-    far = 1e9 * np.eye(4)
-    pairs = {
-        "cross_moment": (far[0] + far[2], far[2] - far[0]),
-        "weighted_moment": (far[0], far[1]),
-        "wide_moment": (far[0], far[1]),
-    }
-    step = PowerStep(1, 4, 2)
-    planned = {m.name: m.sensitivity for m in step.mechanisms(1.0)}
-    for number, (name, pair) in enumerate(pairs.items()):
-        moments = [
-            _sums_of_moments([row[None]], components, 2.0, 3.0)[number] for row in pair
-        ]
-        moved = np.linalg.norm(moments[0] - moments[1])
-        assert moved == pytest.approx(planned[name], rel=1e-9)
-
-
-def test_the_middle_part_is_that_of_two_clips():
-    rng = np.random.default_rng(1)
-    components = orthonormal_rows(rng.standard_normal((2, 5)))
-    rows = rows_of_all_lengths(rng, 500, 5)
-    scores = rows @ components.T
-    lengths = np.linalg.norm(scores, axis=1, keepdims=True)
-    narrow, wide = (scores * np.minimum(1.0, c / lengths) for c in (1.0, 3.0))
-    _, middle, _, _ = _clipped_parts(rows, components, 1.0, 1.0)
-    expected = wide[:, :, None] * narrow[:, None, :]
-    np.testing.assert_allclose(
-        middle[:, :, None] * middle[:, None, :], expected, atol=1e-9
-    )
-
-
-def test_extreme_rows_cannot_spoil_a_moment():
-    components = np.eye(1, 3)
-    for value in (np.inf, np.nan, 1e308, 5e-324):
-        rows = np.array([[value, value, 0.0], [1.0, 0.0, value]])
-        parts = _clipped_parts(rows, components, 1.0, 1.0)
-        for part, bound in zip(parts, (1.0, math.sqrt(3.0), 3.0, 1.0), strict=True):
-            assert np.isfinite(part).all()
-            assert np.linalg.norm(part, axis=1).max() <= bound * (1 + 1e-15)
-
-
-@pytest.mark.parametrize("rank", [1, 3])
-def test_the_power_step_finds_the_space_from_any_start(rank):
-    """In the population: B D^-1 V (V - s)^-1 from the moments of clipped normals."""
-    rng = np.random.default_rng(2)
-    p, noise = 9, 1.7
-    truth = orthonormal_rows(rng.standard_normal((rank, p)))
-    signal = np.linspace(9.0, 4.0, rank)
-    covariance = (truth.T * signal) @ truth + noise * np.eye(p)
-    start = orthonormal_rows(truth + 0.4 * rng.standard_normal((rank, p)))
-    wide = start @ covariance @ start.T
-    # Any D: the mean product of a with its clipped self; B is what regression says.
-    root = rng.standard_normal((rank, rank))
-    weighted = root @ root.T + 0.1 * np.eye(rank)
-    across = np.eye(p) - start.T @ start
-    cross = across @ covariance @ start.T @ np.linalg.solve(wide, weighted)
-    found = shifted_power_step(start, cross, weighted, wide, noise)
-    np.testing.assert_allclose(found.T @ found, truth.T @ truth, atol=1e-10)
 
 
 class Answers:
@@ -229,19 +145,6 @@ def test_one_branch_forgoes_the_other():
         release("c", [0.0])
 
 
-def test_both_branches_of_auto_cost_the_same():
-    pca = DPPCA(2, mechanism="auto", epsilon=0.7, center="none")
-    plan = pca.privacy_plan(5000, 40)
-    branches = plan["second_stage"].branches
-    costs = [math.hypot(*(m.mu for m in branch)) for branch in branches]
-    assert costs[0] == pytest.approx(costs[1], rel=1e-9)
-    share = sum(m.mu**2 for m in branches[0]) / plan.mu**2
-    assert share == pytest.approx(0.56, rel=1e-6)
-    assert plan["second_moment"].mu ** 2 / plan.mu**2 == pytest.approx(0.4, rel=1e-6)
-    parts = [m.mu**2 / plan.mu**2 / 0.56 for m in branches[0]]
-    assert parts == pytest.approx([0.95, 0.03, 0.02], rel=1e-6)
-
-
 def test_projected_moment_is_planned_and_clipped_by_its_radius():
     from skdpspectral.decomposition._bounded_moments import ProjectedMoment
 
@@ -249,7 +152,7 @@ def test_projected_moment_is_planned_and_clipped_by_its_radius():
     moment = ProjectedMoment(1, 4, 2)
     (planned,) = moment.mechanisms(1.0)
     assert planned.sensitivity == second_moment_sensitivity(1.0, 1)
-    components = orthonormal_rows(rng.standard_normal((2, 4)))
+    components = np.linalg.qr(rng.standard_normal((4, 2)))[0].T
     worst = 0.0
     for _ in range(500):
         pair = rows_of_all_lengths(rng, 2, 4)

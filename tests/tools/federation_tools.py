@@ -14,8 +14,7 @@ N_ROWS, N_MODEL_ROWS = 50, 700
 
 
 def make_task(n_components=2, n_features=6, *, feature_names=None, **parameters):
-    # About the origin, or means of clients with bounds, unless a center is given.
-    parameters.setdefault("center", "private" if "bounds" in parameters else "none")
+    parameters.setdefault("center", "none")
     kind = SparseDPPCA if "n_rounds" in parameters else FederatedDPPCA
     estimator = kind(n_components, **parameters)
     return SpectralTask(estimator, n_features, feature_names=feature_names)

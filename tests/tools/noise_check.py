@@ -177,7 +177,7 @@ _BOX = {"bounds": (-3, 3), "epsilon": 400.0}
 WIDE = {
     "DPPCA": lambda: [
         (DPPCA(1, center="none"), _rows(6, 120)),
-        (DPPCA(2, center="none", mechanism="two-stage"), _rows(6, 80)),
+        (DPPCA(2, epsilon=200.0), _rows(6, 80)),
     ],
     "SpikedPCA": lambda: [
         (SpikedPCA(1, signal_variance=1e9, noise_variance=1.0), _rows(900, 140))

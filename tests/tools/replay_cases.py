@@ -1138,7 +1138,7 @@ def row_searches():
                 make_pipeline(
                     DPStandardScaler(with_mean=False, unseen="keep"), DPPCA(1)
                 ),
-                {"dppca__clip_norm": [0.1, 5.0]},
+                {"dppca__center": ["none", "pairs"]},
                 scoring=captured,
                 **asked,
             ),
@@ -1279,7 +1279,7 @@ def row_compositions():
             None,
         ),
         "union": (
-            FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2, clip_norm=3.0))]),
+            FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2, center="pairs"))]),
             None,
         ),
         "stateless": (make_pipeline(FunctionTransformer(), DPPCA(1)), None),
@@ -1362,7 +1362,7 @@ def validate(form, table):
     split = PrivateSplit(2, random_state=0)
     how = {"cv": split, "scoring": scorer, "error_score": "raise"}
     scores = cross_val_score(DPPCA(1), X, **how)
-    grid = GridSearchCV(DPPCA(1), {"clip_norm": [1.0, 4.0]}, **how).fit(X)
+    grid = GridSearchCV(DPPCA(1), {"center": ["auto", "pairs"]}, **how).fit(X)
     return {
         "scores": encode(scores),
         "grid": encode(grid.cv_results_["mean_test_score"]),
@@ -1463,7 +1463,9 @@ RATINGS = (DPItemEmbedding, DPMatrixFactorization)
 # One of each, cheap, for tables of every form.
 PLAIN = {
     "rows": [
-        DPPCA(1, center="private"),
+        # Lengths, steps to a center, votes.
+        DPPCA(1, epsilon=100.0),
+        DPPCA(1, epsilon=100.0, center="pairs"),
         DPPCA(1, center="none"),
         DPCovariance(),
         DPCovariance(center="none"),
@@ -1501,6 +1503,7 @@ PLAIN = {
 OF_ARRAYS = {
     "rows": [
         DPPCA(1, center="none"),
+        DPPCA(1, center="none", epsilon=100.0),
         # From phases of many rows.
         DPStandardScaler(epsilon=300.0),
         DPStandardScaler(with_mean=False, epsilon=4.0),

@@ -60,7 +60,7 @@ def all_kinds():
     scorer = make_private_scorer("captured_variance", clip_norm=10.0)
     grid = {"center": ["none", "pairs"]}
     steps = DPStandardScaler(), DPAdamClassifier(classes=[0, 1])
-    yield "estimator", DPPCA(2, clip_norm=3.0).fit(X)
+    yield "estimator", DPPCA(2, center="pairs").fit(X)
     yield "model", SpikedPCA(1, signal_variance=50.0, noise_variance=1.0).fit(X)
     yield "pipeline", make_private_pipeline(*steps, epsilon=3.0).fit(X, labels)
     leaky = make_private_pipeline(StandardScaler(), DPPCA(2), on_leak="warn")

@@ -34,7 +34,7 @@ from skdpspectral import (
     SpikedPCA,
 )
 from skdpspectral.covariance import JointMoments, Window
-from skdpspectral.decomposition import ComponentCovariance, PrivateMean
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 from skdpspectral.pipeline import make_private_pipeline
@@ -114,7 +114,6 @@ def _pca(row, replacement, center="none", least=0.9999, **parameters):
     return Worst(model, *changed(row, replacement), "", least)
 
 
-_RIGHT = 10 * _unit(1, 0), 10 * _unit(0, 1)
 CASES = {
     # Unit rows, orthogonal along the axes: all of the change on the diagonal.
     "pca": _pca(_unit(1, 0), _unit(0, 1)),
@@ -125,7 +124,6 @@ CASES = {
     # All pairs of one row turn by a right angle; those of the other rows are ties.
     "pca-pairs": _pca(_unit(1, 0), _unit(0, 1), "pairs"),
     "pca-pairs-off-diagonal": _pca(1e9 * _unit(1, 1), _unit(1, -1), "pairs"),
-    "pca-pairs-clipped": _pca(*_RIGHT, "pairs", clip_norm=1.0),
     # Signs of all pairs of one row turn by a right angle.
     "pca-ranks": _pca(
         3.0 * np.eye(2)[0], 1e-300 * np.eye(2)[1], "pairs", scale="ranks"
@@ -133,24 +131,12 @@ CASES = {
     "pca-ranks-off-diagonal": _pca(
         np.array([1e308, 1.0]), np.array([5e-324, -2.0]), "auto", scale="ranks"
     ),
-    # A private mean first: opposite corners of the box move it furthest.
-    "pca-mean": _pca(np.ones(2), -np.ones(2), PrivateMean(), 0.988, bounds=(-1, 1)),
-    "pca-mean-clipped": _pca(
-        3 * _unit(1, 0), -3 * _unit(1, 0), PrivateMean(), 0.496, clip_norm=1.0
-    ),
-    "pca-mean-radius": _pca(5 * _unit(1, 0), -5 * _unit(1, 0), PrivateMean(1.0), 0.427),
     "pca-box": _pca(
         np.array([50.0, 4.0]),
         np.array([1.0, -50.0]),
         bounds=([0, 0], [2, 8]),
         scale="bounds",
-        clip_norm=1.0,
     ),
-}
-# Rows far outside the clip norm, of any length.
-CASES |= {
-    f"pca-clipped-{size:g}": _pca(*(size * np.eye(2)), clip_norm=1.0)
-    for size in (10.0, 1e3, 1e30, 1e300)
 }
 
 
@@ -170,41 +156,23 @@ _ALONG_FIRST, _ALONG_TWO = 3.0 * np.eye(4)[[0] * 6], 3.0 * np.eye(4)[[0, 1] * 4]
 _IN_ORDER = np.zeros((39, 4))
 _IN_ORDER[:, 0], _IN_ORDER[30:, 1] = 1e-6 * np.arange(39), 1.0
 _ONE, _TWO = {"n_components": 1}, {"n_components": 2}
-_TWO_STAGE, _WHOLE = {"mechanism": "two-stage"}, {"cls": DPCovariance}
+_WHOLE = {"cls": DPCovariance}
 # One client, whose projections are clipped at a public length.
 _ALONE = {"cls": FederatedDPPCA, "release": ComponentCovariance(2.0), **_TWO}
-# On the other side of every tried length, along and across.
-_LENGTHS = 1e-12 * np.ones(4), 1e12 * np.ones(4)
 _E, _MANY = np.eye(4)[0], np.tile(_ALONG_TWO, (20, 1))
 _FIRST = *_FAR[:2], "near_moment", 16.0
 
 CASES |= {
-    "pca-stages": _stages(
-        *_FLIPPED, "", 16.0, _ALONG_FIRST, 0.776, **_ONE, **_TWO_STAGE
-    ),
-    # The signs of projections flip, residuals stay.
-    "pca-cross": _stages(
-        *_FLIPPED, "cross", 40.0, _ALONG_FIRST, 0.99, **_ONE, **_TWO_STAGE
-    ),
-    "pca-weighted": _stages(
-        *_FAR[:2], "weighted", 600.0, _ALONG_TWO, **_TWO, **_TWO_STAGE
-    ),
-    "pca-wide": _stages(*_FAR[:2], "wide", 900.0, _ALONG_TWO, **_TWO, **_TWO_STAGE),
-    "pca-quantiles": _stages(*_LENGTHS, "quantile", 300.0, 6, **_ONE, **_TWO_STAGE),
     # Between nearly all lengths that are tried: a vote less, or one more.
     "covariance-near-length": _stages(
-        1.01e-6 * _E, 0.99e6 * _E, "near_length", 60.0, 6, **_WHOLE
+        0.0045 * _E, 220.0 * _E, "near_length", 60.0, _ALONG_TWO / 3.0, **_WHOLE
     ),
     "covariance-near-moment": _stages(*_FIRST, _ALONG_TWO, **_WHOLE),
     "covariance-far-length": _stages(
         1e-3 * _FAR[0], 1e-6 * _FAR[1], "far_length", 250.0, _MANY, **_WHOLE
     ),
     "covariance-far-moment": _stages(*_FAR[:2], "far_moment", 60.0, _MANY, **_WHOLE),
-    "covariance": _stages(*_FAR[:2], "", 16.0, _ALONG_TWO, 0.894, **_WHOLE),
-    # So much that votes on their lengths are not drowned, and there is a choice.
-    "pca-again": _stages(
-        *_FAR[:2], "second_moment_again", 50.0, _ALONG_TWO, **_TWO, mechanism="auto"
-    ),
+    "covariance": _stages(*_FAR[:2], "", 16.0, _ALONG_TWO, 0.748, **_WHOLE),
     # Unclipped, these would still be within the range of released numbers.
     "client-covariance": _stages(
         *(1e-3 * _FAR[:2]), "projected", 60.0, _ALONG_TWO, **_ALONE
@@ -216,27 +184,32 @@ CASES |= {
         np.array([-1e9, 0, 0, 0]),
         np.array([15.5e-6, 1e9, 0, 0]),
         "",
-        16.0,
+        4.0,
         _IN_ORDER,
         **_ONE,
         center="pairs",
     ),
-    "pca-pairs-stages": _stages(
-        *_FLIPPED, "", 16.0, _ALONG_FIRST, 0.693, **_ONE, **_TWO_STAGE, center="pairs"
-    ),
-    "covariance-pairs-near-moment": _stages(*_FIRST, 8, center="pairs", **_WHOLE),
-    "covariance-pairs-near-length": _stages(
-        1.5e-6 * _E, 0.9e6 * _E, "near_length", 60.0, 6, center="pairs", **_WHOLE
+    "covariance-pairs-near-moment": _stages(
+        *_FIRST, _ALONG_TWO, center="pairs", **_WHOLE
     ),
     # Pairs of zero rows leave directions to noise.
     "client-pairs-covariance": _stages(
         *_FAR[:2], "projected", 60.0, 8, 0.836, center="pairs", **_ALONE
     ),
-    # Distances of one row from all others on the other side of every tried length.
-    "pca-distances": _stages(
-        np.zeros(4), 1e59 * _E, "pair_distance", 40.0, 6, **_ONE, center="private"
+    # From an octave to another, with all of its pairs: these are between two octaves.
+    "pca-lengths": _stages(_E, 512.0 * _E, "lengths", 200.0, 24, **_ONE),
+    "pca-pair-lengths": _stages(
+        *(math.sqrt(2.0) * _E, math.sqrt(2.0) * 512.0 * _E, "lengths", 200.0, 24),
+        *(0.866,),
+        **_ONE,
+        center="pairs",
     ),
-    # So many that votes hardly ever take them for rows that lie far away.
+    # From the center to the last knot, which a part of the vote misses.
+    "pca-votes": _stages(0.0 * _E, 1e6 * _E, "votes", 200.0, _MANY, 0.9995, **_ONE),
+    "pca-pair-votes": _stages(
+        3.0 * _E, 1e6 * _E, "votes", 200.0, _MANY, 0.9995, **_ONE, center="pairs"
+    ),
+    # So many that lengths hardly ever take them for rows that lie far away.
     "pca-steps": _stages(
         1e30 * _E,
         -1e30 * _E,
@@ -244,16 +217,16 @@ CASES |= {
         100.0,
         np.eye(4)[[0, 1, 2, 3] * 6],
         **_ONE,
-        center="private",
+        center="auto",
     ),
     # A fit that chooses between a center and pairs, by all that it releases.
     "pca-searched": _stages(
         1e3 * _E,
         -1e3 * _E,
         "",
-        32.0,
+        100.0,
         np.vstack([np.eye(4), -np.eye(4)] * 6),
-        0.281,
+        0.223,
         **_ONE,
         center="auto",
     ),
@@ -263,7 +236,6 @@ CASES |= {
         16.0,
         _ALONG_TWO,
         n_components="auto",
-        mechanism="auto",
     ),
 }
 
