@@ -6,6 +6,7 @@ from ._displays import (
     ComponentsDisplay,
     EffectsDisplay,
     LedgerDisplay,
+    ScoresDisplay,
     StreamDisplay,
 )
 from ._privacy_utility import PrivacyUtilityDisplay
@@ -17,5 +18,6 @@ __all__ = [
     "EffectsDisplay",
     "LedgerDisplay",
     "PrivacyUtilityDisplay",
+    "ScoresDisplay",
     "StreamDisplay",
 ]

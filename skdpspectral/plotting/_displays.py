@@ -1,4 +1,4 @@
-"""Displays of ledgers, components, streams, clients and audits."""
+"""Displays of ledgers, components, scores, streams, clients and audits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from ..mechanisms import check_real
+from ..mechanisms import check_count, check_real
+from ..preprocessing._quantiles import score_histogram
 
 
 class Display:
@@ -269,6 +270,136 @@ class ComponentsDisplay(Display):
         names = getattr(estimator, "feature_names_in_", None)
         display = cls(components=estimator.components_, std=std, feature_names=names)
         return display.plot(ax, confidence=confidence, **errorbar_kw)
+
+
+@documented
+class ScoresDisplay(Display):
+    """Visualization of a private histogram of the first two component scores.
+
+    Scores of private rows are as private as the rows, and so is a scatter plot of them.
+    This display releases noisy counts of scores in cells instead, with its own charge.
+
+    Parameters
+    ----------
+    counts : array-like of shape (n_groups, n_bins, n_bins)
+        Noisy counts of rows, by group and cell.
+    edges : array-like of shape (2, n_bins + 1)
+        Edges of the cells along each component. Rows beyond are in the outer cells.
+    noise_std : float, default=0.0
+        Standard deviation of the noise of a count.
+    group_names : sequence of str or None, default=None
+        Labels of the groups.
+
+    Attributes
+    ----------
+    {axes_of_display}
+    scatters_ : list of matplotlib PathCollection
+        Markers of one group each, with areas proportional to counts.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.datasets import make_spiked_covariance
+    >>> from skdpspectral.plotting import ScoresDisplay
+    >>> X, _ = make_spiked_covariance(5000, 6, n_components=2, random_state=0)
+    >>> display = ScoresDisplay.from_estimator(DPPCA(2).fit(X), X, epsilon=1.0)
+    >>> display.counts.shape
+    (1, 16, 16)
+    """
+
+    def __init__(self, *, counts, edges, noise_std=0.0, group_names=None):
+        self.counts, self.edges = counts, edges
+        self.noise_std, self.group_names = noise_std, group_names
+
+    def plot(self, ax=None, **scatter_kw):
+        """Draw a marker in each cell whose count is above two deviations of the noise.
+
+        Parameters
+        ----------
+        {ax_of_plot}
+        **scatter_kw : object
+            Arguments of ``ax.scatter``.
+
+        {plotted}
+        """
+        edges = _of_shape("edges", self.edges, (2, None))
+        n_bins = edges.shape[1] - 1
+        counts = _of_shape("counts", self.counts, (None, n_bins, n_bins))
+        self._start(ax)
+        first, second = np.meshgrid(*(edges[:, :-1] + edges[:, 1:]) / 2, indexing="ij")
+        names = self.group_names
+        names = [None] * len(counts) if names is None else names
+        self.scatters_ = []
+        for name, cells in zip(names, counts, strict=True):
+            seen = cells > 2.0 * self.noise_std
+            style = {"s": 150.0 * cells[seen] / counts.max(), "alpha": 0.6}
+            places = first[seen], second[seen]
+            drawn = self.ax_.scatter(*places, label=name, **{**style, **scatter_kw})
+            self.scatters_.append(drawn)
+        self.ax_.set(xlabel="first component", ylabel="second component")
+        if self.group_names is not None:
+            self.ax_.legend()
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        *,
+        groups=None,
+        group_names=None,
+        n_bins=16,
+        epsilon=1.0,
+        delta=1e-6,
+        accountant=None,
+        noise_seed=None,
+        ax=None,
+        **scatter_kw,
+    ):
+        """Release a histogram of scores, and plot it.
+
+        Parameters
+        ----------
+        estimator : fitted DPPCA
+            Estimator with `components_`, at least two.
+        X : array-like of shape (n_samples, n_features)
+            Private rows.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Group of each row, which is as private as the row. Rows of groups that are
+            not in `group_names` are not counted.
+        group_names : sequence or None, default=None
+            All groups to draw, which are public.
+        n_bins : int, default=16
+            Number of cells along each component.
+        epsilon, delta, accountant, noise_seed
+            Budget of the histogram and ledger, as in
+            :func:`~skdpspectral.preprocessing.private_quantiles`.
+        ax, **scatter_kw
+            As in :meth:`plot`.
+
+        {drawn}
+        ValueError, TypeError
+            If an argument or the form of X is invalid (nothing is charged), or if a
+            value is invalid (charged).
+        PrivacyBudgetError
+            If the accountant's remaining budget is too small; nothing is charged.
+
+        Notes
+        -----
+        The histogram is private for one row, under replacement. Deciles of both scores
+        (:ref:`lemma-quantile-votes`) take 30 % of the budget's mu^2 and give the edges.
+        A row is in one cell of one group: its replacement moves the counts by at most
+        the root of two in l2-norm, and 2 in l1-norm (:ref:`lemma-value-windows`).
+        """
+        cls._check_style()
+        check_is_fitted(estimator)
+        check_count("n_bins", n_bins)
+        budget = (epsilon, delta, accountant, noise_seed)
+        given = (estimator, X, groups, group_names, n_bins)
+        counts, edges, noise_std = score_histogram(*given, *budget)
+        named = {"noise_std": noise_std, "group_names": group_names}
+        return cls(counts=counts, edges=edges, **named).plot(ax, **scatter_kw)
 
 
 @documented
