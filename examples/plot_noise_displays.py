@@ -4,8 +4,8 @@ Draw components, scores, streams and clients with their noise
 
 This page is for results that you show to others. The noise of a release is public, so
 that a figure can have its error bars at no further cost. The displays of
-:mod:`skdpspectral.plotting` draw them from fitted estimators. Scores of private rows are a
-release of their own.
+:mod:`skdpspectral.plotting` draw them from fitted estimators. Scores of private rows are
+a release of their own.
 """
 
 # tags: quick
@@ -22,7 +22,6 @@ import pandas as pd
 
 from skdpspectral import DPPCA, FederatedDPPCA, JMECovariance
 from skdpspectral.plotting import (
-    ClientWeightsDisplay,
     ComponentsDisplay,
     ScoresDisplay,
     StreamDisplay,
@@ -45,8 +44,8 @@ plt.title("private components, 95 % of their noise")
 # %%
 # Scores
 # ------
-# A scatter plot of scores would show every row. This display releases noisy counts of rows
-# in cells, and charges them.
+# A scatter plot of scores would show every row. This display releases noisy counts of
+# rows in cells, and charges them.
 
 ScoresDisplay.from_estimator(
     pca,
@@ -78,6 +77,7 @@ plt.title("private running means")
 sizes = {"north": 2_000, "east": 4_000, "south": 5_000, "west": 9_000}
 clients = np.repeat(list(sizes), list(sizes.values()))
 federated = FederatedDPPCA(n_components=1, epsilon=1.0).fit(customers, clients=clients)
-ClientWeightsDisplay.from_estimator(federated)
+plt.figure()
+plt.barh(federated.clients_, federated.client_weights_)
 plt.title("weights in the average")
 plt.show()

@@ -2,7 +2,6 @@
 
 from ._displays import (
     AuditDisplay,
-    ClientWeightsDisplay,
     ComponentsDisplay,
     EffectsDisplay,
     LedgerDisplay,
@@ -13,7 +12,6 @@ from ._privacy_utility import PrivacyUtilityDisplay
 
 __all__ = [
     "AuditDisplay",
-    "ClientWeightsDisplay",
     "ComponentsDisplay",
     "EffectsDisplay",
     "LedgerDisplay",

@@ -1,4 +1,4 @@
-"""Displays of ledgers, components, scores, streams, clients and audits."""
+"""Displays of ledgers, components, scores, streams, effects and audits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,30 @@ from ..preprocessing._quantiles import score_histogram
 
 class Display:
     """Base of displays: axes and styles; matplotlib is imported when it is needed."""
+
+    def plot(self, ax=None, **style):
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on. None creates a new figure.
+        **style : object
+            Arguments of the method of `ax` that draws the first attribute which is not
+            an axis or figure, such as ``ax.plot``.
+
+        Returns
+        -------
+        display : object
+            This display.
+
+        Raises
+        ------
+        ValueError
+            If a value is out of range, or shapes disagree.
+        """
+        self._draw(ax, style)
+        return self
 
     def _start(self, ax) -> None:
         """Take the given axes, or make new ones."""
@@ -109,17 +133,7 @@ class LedgerDisplay(Display):
         self.entries, self.spent, self.left = entries, spent, left
         self.budget, self.delta = budget, delta
 
-    def plot(self, ax=None, **line_kw):
-        """Draw the step curves.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **line_kw : object
-            Arguments of ``ax.plot``, for both curves.
-
-        {plotted}
-        """
+    def _draw(self, ax, line_kw):
         self._start(ax)
         entries = _of_shape("entries", self.entries, (None,))
         style = self._styled(line_kw, drawstyle="steps-post", marker=".")
@@ -145,7 +159,6 @@ class LedgerDisplay(Display):
         self.ax_.set_ylim(bottom=0.0)
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_accountant(cls, accountant, *, ax=None, **line_kw):
@@ -186,6 +199,8 @@ class ComponentsDisplay(Display):
         Standard deviations of the entries due to noise.
     feature_names : sequence of str or None, default=None
         Labels of the horizontal axis. None numbers the features.
+    confidence : float, default=0.95
+        Coverage of each single interval, in (0, 1), under normal noise.
 
     Attributes
     ----------
@@ -204,24 +219,12 @@ class ComponentsDisplay(Display):
     1
     """
 
-    def __init__(self, *, components, std, feature_names=None):
+    def __init__(self, *, components, std, feature_names=None, confidence=0.95):
         self.components, self.std = components, std
-        self.feature_names = feature_names
+        self.feature_names, self.confidence = feature_names, confidence
 
-    def plot(self, ax=None, *, confidence=0.95, **errorbar_kw):
-        """Draw the entries with their intervals.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        confidence : float, default=0.95
-            Coverage of each single interval, in (0, 1), under normal noise.
-        **errorbar_kw : object
-            Arguments of ``ax.errorbar``.
-
-        {plotted}
-        """
-        width = _deviations(confidence)
+    def _draw(self, ax, errorbar_kw):
+        width = _deviations(self.confidence)
         components = _of_shape("components", self.components, (None, None))
         bars = width * _of_shape("std", self.std, components.shape)
         self._start(ax)
@@ -234,12 +237,13 @@ class ComponentsDisplay(Display):
             style["label"] = f"component {k + 1}"
             self.errorbars_.append(self.ax_.errorbar(places, row, bar, **style))
         self.ax_.axhline(0.0, color="0.4", linewidth=0.8)
-        self.ax_.set(xlabel="feature", ylabel=f"entry, {confidence:.0%} of the noise")
+        self.ax_.set(
+            xlabel="feature", ylabel=f"entry, {self.confidence:.0%} of the noise"
+        )
         if self.feature_names is not None:
             names = list(self.feature_names)
             self.ax_.set_xticks(range(n_features), names, rotation=45, ha="right")
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, confidence=0.95, **errorbar_kw):
@@ -249,7 +253,9 @@ class ComponentsDisplay(Display):
         ----------
         estimator : fitted DPPCA
             Estimator with `components_std_`, which not every fit sets.
-        ax, confidence, **errorbar_kw
+        confidence : float, default=0.95
+            Coverage of each single interval.
+        ax, **errorbar_kw
             As in :meth:`plot`.
 
         {drawn}
@@ -268,8 +274,9 @@ class ComponentsDisplay(Display):
         remedy = 'fit DPPCA with mechanism="gaussian" and release="components"'
         std = _attribute(estimator, "components_std_", remedy)
         names = getattr(estimator, "feature_names_in_", None)
-        display = cls(components=estimator.components_, std=std, feature_names=names)
-        return display.plot(ax, confidence=confidence, **errorbar_kw)
+        named = {"feature_names": names, "confidence": confidence}
+        display = cls(components=estimator.components_, std=std, **named)
+        return display.plot(ax, **errorbar_kw)
 
 
 @documented
@@ -311,17 +318,7 @@ class ScoresDisplay(Display):
         self.counts, self.edges = counts, edges
         self.noise_std, self.group_names = noise_std, group_names
 
-    def plot(self, ax=None, **scatter_kw):
-        """Draw a marker in each cell whose count is above two deviations of the noise.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **scatter_kw : object
-            Arguments of ``ax.scatter``.
-
-        {plotted}
-        """
+    def _draw(self, ax, scatter_kw):
         edges = _of_shape("edges", self.edges, (2, None))
         n_bins = edges.shape[1] - 1
         counts = _of_shape("counts", self.counts, (None, n_bins, n_bins))
@@ -339,7 +336,6 @@ class ScoresDisplay(Display):
         self.ax_.set(xlabel="first component", ylabel="second component")
         if self.group_names is not None:
             self.ax_.legend()
-        return self
 
     @classmethod
     def from_estimator(
@@ -416,6 +412,8 @@ class StreamDisplay(Display):
         Standard deviations of the noise in each entry of a mean.
     feature_names : sequence of str or None, default=None
         Labels of the curves. None numbers the features.
+    confidence : float, default=0.95
+        Coverage of a band for each single step and feature, in (0, 1).
 
     Attributes
     ----------
@@ -437,24 +435,12 @@ class StreamDisplay(Display):
     [1000, 2000, 3000, 4000, 5000]
     """
 
-    def __init__(self, *, steps, locations, std, feature_names=None):
+    def __init__(self, *, steps, locations, std, feature_names=None, confidence=0.95):
         self.steps, self.locations, self.std = steps, locations, std
-        self.feature_names = feature_names
+        self.feature_names, self.confidence = feature_names, confidence
 
-    def plot(self, ax=None, *, confidence=0.95, **line_kw):
-        """Draw the means and their noise bands.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        confidence : float, default=0.95
-            Coverage of a band for each single step and feature, in (0, 1).
-        **line_kw : object
-            Arguments of ``ax.plot``, for the means.
-
-        {plotted}
-        """
-        width = _deviations(confidence)
+    def _draw(self, ax, line_kw):
+        width = _deviations(self.confidence)
         steps = _of_shape("steps", self.steps, (None,))
         means = _of_shape("locations", self.locations, (len(steps), None))
         half = width * _of_shape("std", self.std, steps.shape)
@@ -471,10 +457,9 @@ class StreamDisplay(Display):
             self.bands_.append(
                 self.ax_.fill_between(steps, mean - half, mean + half, **band)
             )
-        label = f"released mean, {confidence:.0%} of the noise"
+        label = f"released mean, {self.confidence:.0%} of the noise"
         self.ax_.set(xlabel="rows", ylabel=label)
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_path(
@@ -489,7 +474,9 @@ class StreamDisplay(Display):
             :class:`~skdpspectral.JMECovariance`.
         feature_names : sequence of str or None, default=None
             Labels of the curves. None numbers the features.
-        ax, confidence, **line_kw
+        confidence : float, default=0.95
+            Coverage of a band for each single step and feature.
+        ax, **line_kw
             As in :meth:`plot`.
 
         {drawn}
@@ -508,84 +495,9 @@ class StreamDisplay(Display):
                 "path: the noise of these means is not known; use "
                 'moments="jme" without a second_workload'
             )
-        named = {"steps": list(steps), "feature_names": feature_names}
-        display = cls(locations=means, std=std, **named)
-        return display.plot(ax, confidence=confidence, **line_kw)
-
-
-@documented
-class ClientWeightsDisplay(Display):
-    """Visualization of the weights of the clients of a federation.
-
-    Parameters
-    ----------
-    weights : array-like of shape (n_clients,)
-        Public or released weights.
-    clients : sequence
-        Client ids.
-
-    Attributes
-    ----------
-    {axes_of_display}
-    bars_ : matplotlib BarContainer
-        One bar per client, with the largest weight at the top.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpspectral import FederatedDPPCA
-    >>> from skdpspectral.datasets import make_spiked_covariance
-    >>> from skdpspectral.plotting import ClientWeightsDisplay
-    >>> X, _ = make_spiked_covariance(4000, 6, random_state=0)
-    >>> clients = np.repeat(["Bern", "Oslo"], [1000, 3000])
-    >>> pca = FederatedDPPCA(1).fit(X, clients=clients)
-    >>> display = ClientWeightsDisplay.from_estimator(pca)
-    >>> [label.get_text() for label in display.ax_.get_yticklabels()]
-    ['Bern', 'Oslo']
-    """
-
-    def __init__(self, *, weights, clients):
-        self.weights, self.clients = weights, clients
-
-    def plot(self, ax=None, **bar_kw):
-        """Draw one bar per client.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **bar_kw : object
-            Arguments of ``ax.barh``.
-
-        {plotted}
-        """
-        names = [str(client) for client in self.clients]
-        weights = _of_shape("weights", self.weights, (len(names),))
-        self._start(ax)
-        order = np.argsort(weights, kind="stable")
-        self.bars_ = self.ax_.barh([names[k] for k in order], weights[order], **bar_kw)
-        self.ax_.set(xlabel="weight in the average", ylabel="client")
-        return self
-
-    @classmethod
-    def from_estimator(cls, estimator, *, ax=None, **bar_kw):
-        """Plot the public weights of the last fit, without charging it.
-
-        Parameters
-        ----------
-        estimator : fitted FederatedDPPCA
-            Estimator with `client_weights_`.
-        ax, **bar_kw
-            As in :meth:`plot`.
-
-        {drawn}
-        sklearn.exceptions.NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If the estimator has no weights.
-        """
-        remedy = "FederatedDPPCA has them unless its components were given"
-        weights = _attribute(estimator, "client_weights_", remedy)
-        return cls(weights=weights, clients=estimator.clients_).plot(ax, **bar_kw)
+        named = {"feature_names": feature_names, "confidence": confidence}
+        display = cls(steps=list(steps), locations=means, std=std, **named)
+        return display.plot(ax, **line_kw)
 
 
 # Deviations from the mean of a feature up to which its effect is drawn.
@@ -626,17 +538,7 @@ class EffectsDisplay(Display):
         self.places, self.effects = places, effects
         self.feature_names = feature_names
 
-    def plot(self, ax=None, **line_kw):
-        """Draw a line per feature.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **line_kw : object
-            Arguments of ``ax.plot``, for all lines.
-
-        {plotted}
-        """
+    def _draw(self, ax, line_kw):
         places = _of_shape("places", self.places, (None, None))
         effects = _of_shape("effects", self.effects, places.shape)
         self._start(ax)
@@ -645,7 +547,6 @@ class EffectsDisplay(Display):
             self.lines_ += self.ax_.plot(x, y, **{"label": str(name), **style})
         self.ax_.set(xlabel="feature (deviations from its mean)", ylabel="effect")
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_estimator(cls, estimator, *, features=None, output=0, ax=None, **line_kw):
@@ -724,17 +625,7 @@ class AuditDisplay(Display):
         self.false_positives, self.false_negatives = false_positives, false_negatives
         self.claim, self.bound = claim, bound
 
-    def plot(self, ax=None, **line_kw):
-        """Draw the rates and the curves.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **line_kw : object
-            Arguments of ``ax.plot``, for the rates.
-
-        {plotted}
-        """
+    def _draw(self, ax, line_kw):
         wrong = _of_shape("false_positives", self.false_positives, (None,))
         missed = _of_shape("false_negatives", self.false_negatives, wrong.shape)
         self._start(ax)
@@ -761,7 +652,6 @@ class AuditDisplay(Display):
         self.ax_.set(xlabel="false positives", ylabel="false negatives")
         self.ax_.set_aspect("equal")
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_result(cls, result, *, ax=None, **line_kw):

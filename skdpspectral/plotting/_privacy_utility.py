@@ -83,17 +83,7 @@ class PrivacyUtilityDisplay(Display):
         self.epsilons, self.scores = epsilons, scores
         self.baseline_score, self.score_name = baseline_score, score_name
 
-    def plot(self, ax=None, **line_kw):
-        """Draw the curve with a logarithmic epsilon axis.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **line_kw : object
-            Arguments of ``ax.plot``, for the mean.
-
-        {plotted}
-        """
+    def _draw(self, ax, line_kw):
         epsilons = _checked_epsilons(self.epsilons)
         scores = np.asarray(self.scores, dtype=np.float64)
         if scores.ndim != 2 or len(scores) != len(epsilons) or not scores.size:
@@ -124,7 +114,6 @@ class PrivacyUtilityDisplay(Display):
                 shown.append(float(epsilon))
         self.ax_.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
         self.ax_.set_xticks([], minor=True)
-        return self
 
     @classmethod
     def from_estimator(

@@ -11,7 +11,6 @@ from sklearn.exceptions import NotFittedError
 from skdpspectral import (
     DPPCA,
     DPRidge,
-    FederatedDPPCA,
     JMECovariance,
     PrivacyAccountant,
 )
@@ -20,7 +19,6 @@ from skdpspectral.covariance import AssumeCentered, JointMoments, Window
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.plotting import (
     AuditDisplay,
-    ClientWeightsDisplay,
     ComponentsDisplay,
     EffectsDisplay,
     LedgerDisplay,
@@ -102,7 +100,8 @@ def segments_of(errorbar):
 def test_intervals_are_deviations_times_the_normal_quantile():
     components, std = [[0.6, 0.8], [-0.8, 0.6]], [[0.1, 0.2], [0.3, 0.0]]
     display = ComponentsDisplay(components=components, std=std, feature_names=["a", 2])
-    assert display.plot(confidence=0.9) is display
+    display.confidence = 0.9
+    assert display.plot() is display
     for k in range(2):
         ends = np.transpose(segments_of(display.errorbars_[k]))
         half = norm.ppf(0.95) * np.array(std[k])
@@ -210,20 +209,6 @@ def test_streams_that_cannot_be_drawn_are_refused(moments, given, message):
     path = JMECovariance(moments=moments).release_path(np.eye(20), every=5)
     with pytest.raises((ValueError, AttributeError), match=message):
         StreamDisplay.from_path(path, **given)
-
-
-# -- clients ---------------------------------------------------------------------------
-
-
-def test_clients_are_ordered_by_weight():
-    X, _ = make_spiked_covariance(3000, 5, random_state=0)
-    clients = np.repeat(["c", "a", "b"], [500, 2000, 500])
-    pca = FederatedDPPCA(1, noise_seed=0, weights={"c": 1, "a": 6, "b": 3})
-    display = ClientWeightsDisplay.from_estimator(pca.fit(X, clients=clients))
-    labels = [text.get_text() for text in display.ax_.get_yticklabels()]
-    assert labels == ["c", "b", "a"]
-    widths = [bar.get_width() for bar in display.bars_]
-    np.testing.assert_allclose(widths, [0.1, 0.3, 0.6])
 
 
 # -- audits ----------------------------------------------------------------------------
