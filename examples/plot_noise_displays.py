@@ -4,8 +4,8 @@ Draw components, scores, streams and clients with their noise
 
 This page is for results that you show to others. The noise of a release is public, so
 that a figure can have its error bars at no further cost. The displays of
-:mod:`skdpspectral.plotting` draw them from fitted estimators. Scores of private rows are
-a release of their own.
+:mod:`skdpspectral.plotting` draw them from fitted estimators. Scores of private rows
+are a release of their own.
 """
 
 # tags: quick

@@ -233,8 +233,7 @@ _TENTHS, _BEYOND, _SHARE = (0.1, 0.9), 2.34, 0.3
 
 def score_histogram(estimator, X, groups, names, n_bins, *budget):
     """Release counts of the first two scores by group, their edges and deviation."""
-    unread = deferred_rows(estimator, X, reset=False)
-    n_samples = unread.shape[0]
+    n_samples = deferred_rows(estimator, X, reset=False).shape[0]
     if len(estimator.components_) < 2:
         raise ValueError("estimator must have two components: fit n_components=2")
     if groups is not None and (names is None or np.shape(groups) != (n_samples,)):
@@ -248,7 +247,7 @@ def score_histogram(estimator, X, groups, names, n_bins, *budget):
     statistic = Combination(both, {"quantiles": _SHARE, "counts": 1.0 - _SHARE})
     release = _charged(statistic, "ScoresDisplay", n_samples, *budget)
     # Values are read from here on.
-    scores = np.asarray(estimator.transform(unread.read()))[:, :2]
+    scores = np.asarray(estimator.transform(X))[:, :2]
     codes = np.zeros(n_samples, dtype=int)
     if groups is not None:
         codes.fill(-1)
