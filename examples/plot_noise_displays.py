@@ -24,7 +24,6 @@ from skdpspectral import DPPCA, FederatedDPPCA, JMECovariance
 from skdpspectral.plotting import (
     ComponentsDisplay,
     ScoresDisplay,
-    StreamDisplay,
 )
 
 rng = np.random.default_rng(0)
@@ -65,7 +64,11 @@ plt.title("private counts of scores")
 days = np.linspace(0, 6, 4_000)[:, None]
 readings = 0.3 * np.sin(days) * [1.0, -0.5] + 0.2 * rng.normal(size=(4_000, 2))
 path = JMECovariance(epsilon=1.0).release_path(readings, every=50)
-StreamDisplay.from_path(path)
+steps, means, _, std = map(np.array, zip(*path, strict=True))
+plt.figure()
+for mean in means.T:
+    plt.plot(steps, mean)
+    plt.fill_between(steps, mean - 2 * std, mean + 2 * std, alpha=0.25)
 plt.ylim(-0.5, 0.5)
 plt.title("private running means")
 

@@ -5,10 +5,9 @@ from ._displays import (
     ComponentsDisplay,
     EffectsDisplay,
     LedgerDisplay,
+    PrivacyUtilityDisplay,
     ScoresDisplay,
-    StreamDisplay,
 )
-from ._privacy_utility import PrivacyUtilityDisplay
 
 __all__ = [
     "AuditDisplay",
@@ -17,5 +16,4 @@ __all__ = [
     "LedgerDisplay",
     "PrivacyUtilityDisplay",
     "ScoresDisplay",
-    "StreamDisplay",
 ]

@@ -11,18 +11,15 @@ from sklearn.exceptions import NotFittedError
 from skdpspectral import (
     DPPCA,
     DPRidge,
-    JMECovariance,
     PrivacyAccountant,
 )
 from skdpspectral.audit import audit_in_few_fits, pairs_of_features
-from skdpspectral.covariance import AssumeCentered, JointMoments, Window
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.plotting import (
     AuditDisplay,
     ComponentsDisplay,
     EffectsDisplay,
     LedgerDisplay,
-    StreamDisplay,
 )
 
 pytest.importorskip("matplotlib").use("Agg")
@@ -159,56 +156,6 @@ def test_deviations_are_those_of_repeated_fits(center, clip_norm):
     made = np.sqrt(np.mean(np.square(errors), axis=0))
     told = np.sqrt(np.mean(np.square(stds), axis=0))
     np.testing.assert_allclose(told, made, rtol=0.2)
-
-
-# -- streams ---------------------------------------------------------------------------
-
-
-def test_stream_has_the_bands_of_its_path():
-    X = np.random.default_rng(0).normal(0.2, 0.1, size=(400, 2))
-    path = list(JMECovariance(noise_seed=0).release_path(X, every=100))
-    display = StreamDisplay.from_path(path)
-    assert display.steps == [100, 200, 300, 400]
-    for j, line in enumerate(display.lines_):
-        means = [release.location[j] for release in path]
-        np.testing.assert_array_equal(line.get_ydata(), means)
-        half = norm.ppf(0.975) * np.array([release.location_std for release in path])
-        corners = display.bands_[j].get_paths()[0].vertices[:, 1]
-        ends = [np.min(means - half), np.max(means + half)]
-        np.testing.assert_allclose([corners.min(), corners.max()], ends)
-    assert legend_of(display) == ["feature 0", "feature 1"]
-    assert display.ax_.get_ylabel() == "released mean, 95% of the noise"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workload", ["average", Window(50)])
-def test_bands_of_streams_cover_as_many_exact_means_as_they_say(workload):
-    """Steps of one stream are correlated: 200 streams, .03 is 5 deviations or more."""
-    X = np.random.default_rng(0).normal(0.1, 0.3, size=(600, 3))
-    covered, exact = [], JMECovariance(epsilon=None, workload=workload)
-    with pytest.warns(match="without privacy"):
-        means = [release.location for release in exact.release_path(X, every=150)]
-    for seed in range(200):
-        model = JMECovariance(workload=workload, noise_seed=seed)
-        for release, mean in zip(model.release_path(X, every=150), means, strict=True):
-            half = norm.ppf(0.975) * release.location_std
-            covered.append(np.abs(release.location - mean) <= half)
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.03)
-
-
-@pytest.mark.parametrize(
-    ("moments", "given", "message"),
-    [
-        (AssumeCentered(), {}, "moments"),
-        (JointMoments(second_workload=Window(5)), {}, "moments"),
-        ("jme", {"confidence": 1.0}, "confidence must be"),
-        ("jme", {"line_width": 1}, "line_width"),
-    ],
-)
-def test_streams_that_cannot_be_drawn_are_refused(moments, given, message):
-    path = JMECovariance(moments=moments).release_path(np.eye(20), every=5)
-    with pytest.raises((ValueError, AttributeError), match=message):
-        StreamDisplay.from_path(path, **given)
 
 
 # -- audits ----------------------------------------------------------------------------
