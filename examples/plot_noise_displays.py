@@ -21,10 +21,7 @@ import numpy as np
 import pandas as pd
 
 from skdpspectral import DPPCA, FederatedDPPCA, JMECovariance
-from skdpspectral.plotting import (
-    ComponentsDisplay,
-    ScoresDisplay,
-)
+from skdpspectral.plotting import ScoresDisplay
 
 rng = np.random.default_rng(0)
 wealth, leisure = rng.normal(size=(2, 20_000))
@@ -37,7 +34,12 @@ customers = pd.DataFrame(
     }
 )
 pca = DPPCA(n_components=2, epsilon=0.5, center="none").fit(customers[:1_000])
-ComponentsDisplay.from_estimator(pca)
+places = np.arange(len(pca.feature_names_in_))
+for k in range(2):
+    bars = 1.96 * pca.components_std_[k]
+    plt.errorbar(places + k / 5, pca.components_[k], bars, fmt="o", label=f"{k + 1}")
+plt.xticks(places, pca.feature_names_in_)
+plt.legend(title="component")
 plt.title("private components, 95 % of their noise")
 
 # %%

@@ -1,4 +1,4 @@
-"""What a row, or a user, contributes to a score in a public range; scores of subspaces.
+"""What a row, or a user, contributes to a score in a public range, and subspaces.
 
 Each kind is a frozen value of public numbers: :meth:`contributions` looks at each row
 (or user) by itself, beside the fitted model, and ``finish`` turns released means into
@@ -203,10 +203,8 @@ class BalancedAccuracy(Kind):
     def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
         right, wrong = np.split(means, 2)
         found = np.array([_share(a, b, std) for a, b in zip(right, wrong, strict=True)])
-        n_classes = len(self.classes)
-        return float(found[:, 0].mean()), float(
-            np.hypot.reduce(found[:, 1])
-        ) / n_classes
+        error = np.hypot.reduce(found[:, 1]) / len(self.classes)
+        return float(found[:, 0].mean()), float(error)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from ._displays import (
     AuditDisplay,
-    ComponentsDisplay,
     EffectsDisplay,
     LedgerDisplay,
     PrivacyUtilityDisplay,
@@ -11,7 +10,6 @@ from ._displays import (
 
 __all__ = [
     "AuditDisplay",
-    "ComponentsDisplay",
     "EffectsDisplay",
     "LedgerDisplay",
     "PrivacyUtilityDisplay",

@@ -1,4 +1,4 @@
-"""Displays of ledgers, components, scores, effects, audits, and of utility."""
+"""Displays of ledgers, scores, effects, audits, and of utility against epsilon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from ..accounting import PrivacyLeakWarning
 from ..accounting._ledger.planned_fits import estimators_within, is_private
-from ..mechanisms import check_count, check_real
+from ..mechanisms import check_count
 from ..pipeline import PrivatePipeline
 from ..preprocessing._quantiles import score_histogram
 
@@ -69,24 +69,6 @@ class Display:
         from matplotlib import cbook, lines
 
         return {**defaults, **cbook.normalize_kwargs(kwargs, lines.Line2D)}
-
-
-def _attribute(estimator, name: str, remedy: str):
-    """Return what not every fit sets, or an error with a remedy."""
-    check_is_fitted(estimator)
-    found = getattr(estimator, name, None)
-    if found is None:
-        kind = type(estimator).__name__
-        raise ValueError(f"estimator: this {kind} has no {name}; {remedy}")
-    return found
-
-
-def _deviations(confidence) -> float:
-    """Return half the width of a two-sided normal interval, in deviations."""
-    confidence = check_real("confidence", confidence)
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-    return float(ndtri(0.5 + 0.5 * confidence))
 
 
 def _of_shape(name: str, values, shape: tuple) -> np.ndarray:
@@ -192,98 +174,6 @@ class LedgerDisplay(Display):
             delta=spent[-1].delta,
         )
         return display.plot(ax, **line_kw)
-
-
-@documented
-class ComponentsDisplay(Display):
-    """Visualization of private components with noise intervals.
-
-    Parameters
-    ----------
-    components : array-like of shape (n_components, n_features)
-        Components, one per row.
-    std : array-like of shape (n_components, n_features)
-        Standard deviations of the entries due to noise.
-    feature_names : sequence of str or None, default=None
-        Labels of the horizontal axis. None numbers the features.
-    confidence : float, default=0.95
-        Coverage of each single interval, in (0, 1), under normal noise.
-
-    Attributes
-    ----------
-    {axes_of_display}
-    errorbars_ : list of matplotlib ErrorbarContainer
-        One container per component.
-
-    Examples
-    --------
-    >>> from skdpspectral import DPPCA
-    >>> from skdpspectral.datasets import make_spiked_covariance
-    >>> from skdpspectral.plotting import ComponentsDisplay
-    >>> X, _ = make_spiked_covariance(5000, 6, random_state=0)
-    >>> display = ComponentsDisplay.from_estimator(DPPCA(1).fit(X))
-    >>> len(display.errorbars_)
-    1
-    """
-
-    def __init__(self, *, components, std, feature_names=None, confidence=0.95):
-        self.components, self.std = components, std
-        self.feature_names, self.confidence = feature_names, confidence
-
-    def _draw(self, ax, errorbar_kw):
-        width = _deviations(self.confidence)
-        components = _of_shape("components", self.components, (None, None))
-        bars = width * _of_shape("std", self.std, components.shape)
-        self._start(ax)
-        style = self._styled(errorbar_kw, linestyle="none", marker="o")
-        self.errorbars_ = []
-        rank, n_features = components.shape
-        for k, (row, bar) in enumerate(zip(components, bars, strict=True)):
-            # Beside each other, and not over each other.
-            places = np.arange(n_features) + 0.6 * ((k + 0.5) / rank - 0.5)
-            style["label"] = f"component {k + 1}"
-            self.errorbars_.append(self.ax_.errorbar(places, row, bar, **style))
-        self.ax_.axhline(0.0, color="0.4", linewidth=0.8)
-        self.ax_.set(
-            xlabel="feature", ylabel=f"entry, {self.confidence:.0%} of the noise"
-        )
-        if self.feature_names is not None:
-            names = list(self.feature_names)
-            self.ax_.set_xticks(range(n_features), names, rotation=45, ha="right")
-        self.ax_.legend()
-
-    @classmethod
-    def from_estimator(cls, estimator, *, ax=None, confidence=0.95, **errorbar_kw):
-        """Plot the components of a fitted estimator, without charging it.
-
-        Parameters
-        ----------
-        estimator : fitted DPPCA
-            Estimator with `components_std_`, which not every fit sets.
-        confidence : float, default=0.95
-            Coverage of each single interval.
-        ax, **errorbar_kw
-            As in :meth:`plot`.
-
-        {drawn}
-        sklearn.exceptions.NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If the standard deviations are not available.
-
-        Notes
-        -----
-        Intervals contain the components of the same bounded rows **without noise**, to
-        first order. They do not include the sampling error of the rows. They are
-        computed from the plan and the releases. If the noise does not separate some
-        eigenvalues, their intervals are inaccurate, and the coverage is lower.
-        """
-        remedy = 'fit DPPCA with mechanism="gaussian" and release="components"'
-        std = _attribute(estimator, "components_std_", remedy)
-        names = getattr(estimator, "feature_names_in_", None)
-        named = {"feature_names": names, "confidence": confidence}
-        display = cls(components=estimator.components_, std=std, **named)
-        return display.plot(ax, **errorbar_kw)
 
 
 @documented
@@ -471,7 +361,9 @@ class EffectsDisplay(Display):
 
         {drawn}
         """
-        _attribute(estimator, "expanded_features_", "pass a fitted DPRidge")
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "expanded_features_"):
+            raise ValueError("estimator must be a fitted DPRidge or DPRidgeClassifier")
         steps = np.linspace(-_DRAWN, _DRAWN, 121)
         rows = estimator.mean_ + steps[:, None] * estimator.scale_
         found = estimator._effects_of(rows)[:, output]

@@ -25,6 +25,7 @@ _CONSTRAINTS = {
     "epsilon": [Interval(Real, 0, None, closed="right"), None],
     "delta": [Real],
     "accountant": [PrivacyAccountant, None],
+    "noise_seed": ["random_state"],
 }
 
 # Steps of a bisection of a range, and of all of float64: 2**-12 of a width or a value.
@@ -63,9 +64,8 @@ class ColumnQuantiles(Statistic):
         if fewest * self.n_samples >= _FEWEST * noise:
             return ()
         return (
-            f"noise hides ranks within {_FEWEST * noise:.3g} of the first and last "
-            f"row, which some q ask for: use more rows, a larger epsilon, fewer "
-            "columns, or q nearer to 0.5",
+            f"noise hides the {_FEWEST * noise:.3g} first and last ranks, which some q "
+            "ask for: use more rows, a larger epsilon, or q nearer to 0.5",
         )
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
@@ -124,16 +124,15 @@ class PairCounts(Statistic):
         with np.errstate(all="ignore"):
             cells = np.nan_to_num((rows - low) / (high - low) * n_bins)
         cells = np.clip(cells, 0, n_bins - 1).astype(int)
-        counts = np.zeros(self.shape)
-        known = groups >= 0
+        counts, known = np.zeros(self.shape), groups >= 0
         np.add.at(counts, (groups[known], *cells[known].T), 1.0)
         return release("counts", counts, overwrite=True)
 
 
-def _charged(statistic, caller, n_samples, epsilon, delta, accountant, noise_seed):
+def _charged(statistic, caller, n_samples, *given):
     """Check a budget, warn by public facts, and return a charged release."""
-    given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
-    check_arguments(caller, _CONSTRAINTS, given)
+    epsilon, delta, accountant, noise_seed = given
+    check_arguments(caller, _CONSTRAINTS, dict(zip(_CONSTRAINTS, given, strict=True)))
     budget = (np.inf if epsilon is None else float(epsilon), float(delta))
     plan = statistic.plan(*budget, estimator=caller, seeded=noise_seed is not None)
     if not plan.noisy:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from release_tools import record_releases
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
@@ -300,3 +300,37 @@ def test_auto_takes_the_better_branch():
         for m in ("auto", "gaussian")
     ]
     assert errors[0] < 0.9 * errors[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("center", ["none", "pairs"])
+@pytest.mark.parametrize("clip_norm", [None, 5.0])
+def test_deviations_of_components_are_those_of_repeated_fits(center, clip_norm):
+    """Coverage is of 300 fits x 20 entries; an error of .02 is 7 deviations or more."""
+    X, _ = make_spiked_covariance(
+        2000, 10, n_components=2, signal_variance=[10, 4], random_state=0
+    )
+    pca = DPPCA(2, center=center, clip_norm=clip_norm)
+    with pytest.warns(match="without privacy"):
+        exact = pca.set_params(epsilon=None).fit(X)
+    assert not exact.components_std_.any()
+    expected = exact.components_
+    errors, stds = [], []
+    for seed in range(300):
+        fit = pca.set_params(epsilon=1.0, noise_seed=seed).fit(X)
+        signs = np.sign(np.sum(fit.components_ * expected, axis=1))
+        errors.append(fit.components_ * signs[:, None] - expected)
+        stds.append(fit.components_std_)
+    covered = np.mean(np.abs(errors) <= norm.ppf(0.975) * np.array(stds))
+    assert covered == pytest.approx(0.95, abs=0.02)
+    made = np.sqrt(np.mean(np.square(errors), axis=0))
+    told = np.sqrt(np.mean(np.square(stds), axis=0))
+    np.testing.assert_allclose(told, made, rtol=0.2)
+
+
+@pytest.mark.filterwarnings("ignore:no mean was released")
+def test_deviations_of_components_are_published_where_they_are_known():
+    X, _ = make_spiked_covariance(2000, 6, random_state=0)
+    pca = DPPCA(1).fit(X)
+    assert pca.publish().components_std_.shape == (1, 6)
+    assert not hasattr(pca.set_params(scale="ranks").fit(X), "components_std_")

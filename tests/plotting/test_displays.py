@@ -14,10 +14,8 @@ from skdpspectral import (
     PrivacyAccountant,
 )
 from skdpspectral.audit import audit_in_few_fits, pairs_of_features
-from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.plotting import (
     AuditDisplay,
-    ComponentsDisplay,
     EffectsDisplay,
     LedgerDisplay,
 )
@@ -85,77 +83,6 @@ def test_long_ledgers_are_drawn_at_some_entries():
     assert moments[-1][1] == accountant.spent()
     display = LedgerDisplay.from_accountant(accountant, c="red")
     assert display.spent_.get_color() == "red"
-
-
-# -- components ------------------------------------------------------------------------
-
-
-def segments_of(errorbar):
-    return np.array(errorbar[2][0].get_segments())[:, :, 1]
-
-
-def test_intervals_are_deviations_times_the_normal_quantile():
-    components, std = [[0.6, 0.8], [-0.8, 0.6]], [[0.1, 0.2], [0.3, 0.0]]
-    display = ComponentsDisplay(components=components, std=std, feature_names=["a", 2])
-    display.confidence = 0.9
-    assert display.plot() is display
-    for k in range(2):
-        ends = np.transpose(segments_of(display.errorbars_[k]))
-        half = norm.ppf(0.95) * np.array(std[k])
-        np.testing.assert_allclose(ends, [components[k] - half, components[k] + half])
-    labels = [text.get_text() for text in display.ax_.get_xticklabels()]
-    assert labels == ["a", "2"]
-    assert legend_of(display) == ["component 1", "component 2"]
-
-
-def test_components_of_a_fit_cost_nothing_to_draw():
-    X, _ = make_spiked_covariance(2000, 6, random_state=0)
-    accountant = PrivacyAccountant()
-    pca = DPPCA(2, accountant=accountant, noise_seed=0).fit(X)
-    display = ComponentsDisplay.from_estimator(pca)
-    assert display.std is pca.components_std_
-    np.testing.assert_array_equal(
-        display.errorbars_[0][0].get_ydata(), pca.components_[0]
-    )
-    assert len(accountant.ledger) == 1
-
-
-@pytest.mark.filterwarnings("ignore:no mean was released")
-def test_components_without_deviations_are_refused():
-    X, _ = make_spiked_covariance(2000, 6, random_state=0)
-    with pytest.raises(NotFittedError):
-        ComponentsDisplay.from_estimator(DPPCA())
-    pca = DPPCA(1).fit(X)
-    assert pca.publish().components_std_.shape == (1, 6)
-    pca.set_params(scale="ranks").fit(X)
-    with pytest.raises(ValueError, match="has no components_std_"):
-        ComponentsDisplay.from_estimator(pca)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("center", ["none", "pairs"])
-@pytest.mark.parametrize("clip_norm", [None, 5.0])
-def test_deviations_are_those_of_repeated_fits(center, clip_norm):
-    """Coverage is of 300 fits x 20 entries; an error of .02 is 7 deviations or more."""
-    X, _ = make_spiked_covariance(
-        2000, 10, n_components=2, signal_variance=[10, 4], random_state=0
-    )
-    pca = DPPCA(2, center=center, clip_norm=clip_norm)
-    with pytest.warns(match="without privacy"):
-        exact = pca.set_params(epsilon=None).fit(X)
-    assert not exact.components_std_.any()
-    expected = exact.components_
-    errors, stds = [], []
-    for seed in range(300):
-        fit = pca.set_params(epsilon=1.0, noise_seed=seed).fit(X)
-        signs = np.sign(np.sum(fit.components_ * expected, axis=1))
-        errors.append(fit.components_ * signs[:, None] - expected)
-        stds.append(fit.components_std_)
-    covered = np.mean(np.abs(errors) <= norm.ppf(0.975) * np.array(stds))
-    assert covered == pytest.approx(0.95, abs=0.02)
-    made = np.sqrt(np.mean(np.square(errors), axis=0))
-    told = np.sqrt(np.mean(np.square(stds), axis=0))
-    np.testing.assert_allclose(told, made, rtol=0.2)
 
 
 # -- audits ----------------------------------------------------------------------------

@@ -115,6 +115,7 @@ def test_the_budget_is_charged_before_values_are_read():
         ({"q": []}, "q must be"),
         ({"bounds": (1.0, 0.0)}, "bounds are reversed"),
         ({"epsilon": 0.0}, "epsilon"),
+        ({"noise_seed": "no"}, "noise_seed"),
         ({"X": np.array([["a", "b"]])}, "X has dtype"),
         ({"X": [1.0, 2.0]}, "2D"),
     ],
@@ -127,7 +128,7 @@ def test_wrong_arguments_cost_nothing(given, message):
 
 
 def test_ranks_that_noise_hides_are_named():
-    with pytest.warns(NoisyFitWarning, match="first and last"):
+    with pytest.warns(NoisyFitWarning, match="first and last ranks"):
         private_quantiles(table(100), 0.01)
 
 
