@@ -22,6 +22,7 @@ import pandas as pd
 
 from skdpspectral import DPPCA, FederatedDPPCA, JMECovariance
 from skdpspectral.plotting import ScoresDisplay
+from skdpspectral.preprocessing import private_quantiles
 
 rng = np.random.default_rng(0)
 wealth, leisure = rng.normal(size=(2, 20_000))
@@ -56,6 +57,18 @@ ScoresDisplay.from_estimator(
     epsilon=0.5,
 )
 plt.title("private counts of scores")
+
+# %%
+# Quantiles of columns
+# --------------------
+# Deciles of all columns take one charge, and no bounds.
+
+deciles = private_quantiles(customers, [0.1, 0.5, 0.9], epsilon=0.5)
+plt.figure()
+plt.vlines(places, deciles[0], deciles[2])
+plt.plot(places, deciles[1], "o")
+plt.xticks(places, customers.columns)
+plt.title("private medians and deciles")
 
 # %%
 # A stream
