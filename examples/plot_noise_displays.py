@@ -1,10 +1,11 @@
 """
-Draw components, streams and clients with their noise
-=====================================================
+Draw components, scores, streams and clients with their noise
+=============================================================
 
 This page is for results that you show to others. The noise of a release is public, so
 that a figure can have its error bars at no further cost. The displays of
-:mod:`skdpspectral.plotting` draw them from fitted estimators.
+:mod:`skdpspectral.plotting` draw them from fitted estimators. Scores of private rows
+are a release of their own.
 """
 
 # tags: quick
@@ -23,8 +24,10 @@ from skdpspectral import DPPCA, FederatedDPPCA, JMECovariance
 from skdpspectral.plotting import (
     ClientWeightsDisplay,
     ComponentsDisplay,
+    ScoresDisplay,
     StreamDisplay,
 )
+from skdpspectral.preprocessing import private_quantiles
 
 rng = np.random.default_rng(0)
 wealth, leisure = rng.normal(size=(2, 20_000))
@@ -39,6 +42,34 @@ customers = pd.DataFrame(
 pca = DPPCA(n_components=2, epsilon=0.5, center="none").fit(customers[:1_000])
 ComponentsDisplay.from_estimator(pca)
 plt.title("private components, 95 % of their noise")
+
+# %%
+# Scores
+# ------
+# A scatter plot of scores would show every row. This display releases noisy counts of
+# rows in cells, and charges them.
+
+ScoresDisplay.from_estimator(
+    pca,
+    customers,
+    groups=np.where(leisure > 1.0, "often away", "at home"),
+    group_names=["at home", "often away"],
+    epsilon=0.5,
+)
+plt.title("private counts of scores")
+
+# %%
+# Quantiles of columns
+# --------------------
+# Deciles of all columns take one charge, and no bounds.
+
+deciles = private_quantiles(customers, [0.1, 0.5, 0.9], epsilon=0.5)
+places = np.arange(len(customers.columns))
+plt.figure()
+plt.vlines(places, deciles[0], deciles[2])
+plt.plot(places, deciles[1], "o")
+plt.xticks(places, customers.columns)
+plt.title("private medians and deciles")
 
 # %%
 # A stream

@@ -73,7 +73,6 @@ NARROWER = {
     },
     # Workloads and factorizations are arithmetic.
     "factorizations/_factorizations.py": set(),
-    "metrics/_subspace.py": {"_tables", "mechanisms"},
     # Nothing that a server computes may touch rows, noise or budgets.
     "_messages/messages.py": {"_linalg", "mechanisms"},
 }

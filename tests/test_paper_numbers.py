@@ -65,8 +65,8 @@ def unknown(text, sources):
             continue
         digits = len(mantissa.partition(".")[2]) - int(power or 0)
         limit = 0.5 * 10.0**-digits * (1.0 + 1e-6)
-        scaled = (value, value / 100.0) if digits < 2 else (value,)  # percent
-        near = (abs(one - v) <= limit * v / value for v in scaled for one in found)
+        scaled = (1.0, 0.01) if digits < 2 else (1.0,)  # percent
+        near = (abs(one - value * s) <= limit * s for s in scaled for one in found)
         if not any(near):
             missing.append(token)
     return missing

@@ -320,9 +320,6 @@ PrivacyBudgetError
 [axes_of_display]
 ax_, figure_ : matplotlib Axes and Figure
     Axes and figure of the plot.
-[ax_of_plot]
-ax : matplotlib Axes or None, default=None
-    Axes to draw on. None creates a new figure.
 [drawn]
 Returns
 -------
@@ -331,18 +328,6 @@ display : object
 
 Raises
 ------
-ImportError
-    If matplotlib is not installed.
-[plotted]
-Returns
--------
-display : object
-    This display.
-
-Raises
-------
-ValueError
-    If a value is out of range, or shapes disagree.
 ImportError
     If matplotlib is not installed.
 [returns_plan]

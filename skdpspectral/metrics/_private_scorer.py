@@ -343,15 +343,9 @@ class PrivateScorer:
         if not plan.noisy:
             said = f"epsilon={plan.epsilon}: the score is exact, and reveals the rows"
         elif plan.seeded:
-            said = (
-                "noise_seed is given: the noise of the score can be reproduced, so it "
-                "is not private; leave noise_seed=None except in tests"
-            )
+            said = "noise_seed is given, so the score is not private: leave it None"
         elif self._user_feature is None and plan.delta >= 1.0 / n_samples:
-            said = (
-                f"delta={plan.delta:g} of the score is at least 1 / n_samples = "
-                f"{1.0 / n_samples:g}; choose a smaller delta"
-            )
+            said = f"delta={plan.delta:g} of the score is at least 1 / n_samples"
         else:
             return
         warn(said, PrivacyLeakWarning)

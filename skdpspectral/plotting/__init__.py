@@ -6,9 +6,10 @@ from ._displays import (
     ComponentsDisplay,
     EffectsDisplay,
     LedgerDisplay,
+    PrivacyUtilityDisplay,
+    ScoresDisplay,
     StreamDisplay,
 )
-from ._privacy_utility import PrivacyUtilityDisplay
 
 __all__ = [
     "AuditDisplay",
@@ -17,5 +18,6 @@ __all__ = [
     "EffectsDisplay",
     "LedgerDisplay",
     "PrivacyUtilityDisplay",
+    "ScoresDisplay",
     "StreamDisplay",
 ]

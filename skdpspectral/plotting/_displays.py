@@ -1,17 +1,49 @@
-"""Displays of ledgers, components, streams, clients and audits."""
+"""Displays: budgets, noise of fits, effects, audits, and scores against epsilon."""
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from scipy.special import ndtr, ndtri
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import check_cv, cross_val_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from ..mechanisms import check_real
+from ..accounting import PrivacyLeakWarning
+from ..accounting._ledger.planned_fits import estimators_within, is_private
+from ..mechanisms import check_count, check_real
+from ..pipeline import PrivatePipeline
+from ..preprocessing._quantiles import score_histogram
 
 
 class Display:
     """Base of displays: axes and styles; matplotlib is imported when it is needed."""
+
+    def plot(self, ax=None, **style):
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on. None creates a new figure.
+        **style : object
+            Arguments of the method of `ax` that draws the first attribute which is not
+            an axis or figure, such as ``ax.plot``.
+
+        Returns
+        -------
+        display : object
+            This display.
+
+        Raises
+        ------
+        ValueError
+            If a value is out of range, or shapes disagree.
+        """
+        self._draw(ax, style)
+        return self
 
     def _start(self, ax) -> None:
         """Take the given axes, or make new ones."""
@@ -108,17 +140,7 @@ class LedgerDisplay(Display):
         self.entries, self.spent, self.left = entries, spent, left
         self.budget, self.delta = budget, delta
 
-    def plot(self, ax=None, **line_kw):
-        """Draw the step curves.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **line_kw : object
-            Arguments of ``ax.plot``, for both curves.
-
-        {plotted}
-        """
+    def _draw(self, ax, line_kw):
         self._start(ax)
         entries = _of_shape("entries", self.entries, (None,))
         style = self._styled(line_kw, drawstyle="steps-post", marker=".")
@@ -144,7 +166,6 @@ class LedgerDisplay(Display):
         self.ax_.set_ylim(bottom=0.0)
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_accountant(cls, accountant, *, ax=None, **line_kw):
@@ -185,6 +206,8 @@ class ComponentsDisplay(Display):
         Standard deviations of the entries due to noise.
     feature_names : sequence of str or None, default=None
         Labels of the horizontal axis. None numbers the features.
+    confidence : float, default=0.95
+        Coverage of each single interval, in (0, 1), under normal noise.
 
     Attributes
     ----------
@@ -203,24 +226,12 @@ class ComponentsDisplay(Display):
     1
     """
 
-    def __init__(self, *, components, std, feature_names=None):
+    def __init__(self, *, components, std, feature_names=None, confidence=0.95):
         self.components, self.std = components, std
-        self.feature_names = feature_names
+        self.feature_names, self.confidence = feature_names, confidence
 
-    def plot(self, ax=None, *, confidence=0.95, **errorbar_kw):
-        """Draw the entries with their intervals.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        confidence : float, default=0.95
-            Coverage of each single interval, in (0, 1), under normal noise.
-        **errorbar_kw : object
-            Arguments of ``ax.errorbar``.
-
-        {plotted}
-        """
-        width = _deviations(confidence)
+    def _draw(self, ax, errorbar_kw):
+        width = _deviations(self.confidence)
         components = _of_shape("components", self.components, (None, None))
         bars = width * _of_shape("std", self.std, components.shape)
         self._start(ax)
@@ -233,12 +244,13 @@ class ComponentsDisplay(Display):
             style["label"] = f"component {k + 1}"
             self.errorbars_.append(self.ax_.errorbar(places, row, bar, **style))
         self.ax_.axhline(0.0, color="0.4", linewidth=0.8)
-        self.ax_.set(xlabel="feature", ylabel=f"entry, {confidence:.0%} of the noise")
+        self.ax_.set(
+            xlabel="feature", ylabel=f"entry, {self.confidence:.0%} of the noise"
+        )
         if self.feature_names is not None:
             names = list(self.feature_names)
             self.ax_.set_xticks(range(n_features), names, rotation=45, ha="right")
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, confidence=0.95, **errorbar_kw):
@@ -248,7 +260,9 @@ class ComponentsDisplay(Display):
         ----------
         estimator : fitted DPPCA
             Estimator with `components_std_`, which not every fit sets.
-        ax, confidence, **errorbar_kw
+        confidence : float, default=0.95
+            Coverage of each single interval.
+        ax, **errorbar_kw
             As in :meth:`plot`.
 
         {drawn}
@@ -267,8 +281,132 @@ class ComponentsDisplay(Display):
         remedy = 'fit DPPCA with mechanism="gaussian" and release="components"'
         std = _attribute(estimator, "components_std_", remedy)
         names = getattr(estimator, "feature_names_in_", None)
-        display = cls(components=estimator.components_, std=std, feature_names=names)
-        return display.plot(ax, confidence=confidence, **errorbar_kw)
+        named = {"feature_names": names, "confidence": confidence}
+        display = cls(components=estimator.components_, std=std, **named)
+        return display.plot(ax, **errorbar_kw)
+
+
+@documented
+class ScoresDisplay(Display):
+    """Visualization of a private histogram of the first two component scores.
+
+    Scores of private rows are as private as the rows, and so is a scatter plot of them.
+    This display releases noisy counts of scores in cells instead, with its own charge.
+
+    Parameters
+    ----------
+    counts : array-like of shape (n_groups, n_bins, n_bins)
+        Noisy counts of rows, by group and cell.
+    edges : array-like of shape (2, n_bins + 1)
+        Edges of the cells along each component. Rows beyond are in the outer cells.
+    noise_std : float, default=0.0
+        Standard deviation of the noise of a count.
+    group_names : sequence of str or None, default=None
+        Labels of the groups.
+
+    Attributes
+    ----------
+    {axes_of_display}
+    scatters_ : list of matplotlib PathCollection
+        Markers of one group each, with areas proportional to counts.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.datasets import make_spiked_covariance
+    >>> from skdpspectral.plotting import ScoresDisplay
+    >>> X, _ = make_spiked_covariance(5000, 6, n_components=2, random_state=0)
+    >>> display = ScoresDisplay.from_estimator(DPPCA(2).fit(X), X, epsilon=1.0)
+    >>> display.counts.shape
+    (1, 16, 16)
+    """
+
+    def __init__(self, *, counts, edges, noise_std=0.0, group_names=None):
+        self.counts, self.edges = counts, edges
+        self.noise_std, self.group_names = noise_std, group_names
+
+    def _draw(self, ax, scatter_kw):
+        edges = _of_shape("edges", self.edges, (2, None))
+        n_bins = edges.shape[1] - 1
+        counts = _of_shape("counts", self.counts, (None, n_bins, n_bins))
+        self._start(ax)
+        first, second = np.meshgrid(*(edges[:, :-1] + edges[:, 1:]) / 2, indexing="ij")
+        names = self.group_names
+        names = [None] * len(counts) if names is None else names
+        self.scatters_ = []
+        for name, cells in zip(names, counts, strict=True):
+            seen = cells > 2.0 * self.noise_std
+            style = {"s": 150.0 * cells[seen] / counts.max(), "alpha": 0.6}
+            places = first[seen], second[seen]
+            drawn = self.ax_.scatter(*places, label=name, **{**style, **scatter_kw})
+            self.scatters_.append(drawn)
+        self.ax_.set(xlabel="first component", ylabel="second component")
+        if self.group_names is not None:
+            self.ax_.legend()
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        *,
+        groups=None,
+        group_names=None,
+        n_bins=16,
+        epsilon=1.0,
+        delta=1e-6,
+        accountant=None,
+        noise_seed=None,
+        ax=None,
+        **scatter_kw,
+    ):
+        """Release a histogram of scores, and plot it.
+
+        Parameters
+        ----------
+        estimator : fitted DPPCA
+            Estimator with `components_`, at least two.
+        X : array-like of shape (n_samples, n_features)
+            Private rows.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Group of each row, which is as private as the row. Rows of groups that are
+            not in `group_names` are not counted.
+        group_names : sequence or None, default=None
+            All groups to draw, which are public.
+        n_bins : int, default=16
+            Number of cells along each component.
+        epsilon, delta, accountant, noise_seed
+            Budget of the histogram and ledger, as in
+            :func:`~skdpspectral.preprocessing.private_quantiles`.
+        ax, **scatter_kw
+            As in :meth:`plot`.
+
+        {drawn}
+        ValueError, TypeError
+            If an argument or the form of X is invalid (nothing is charged), or if a
+            value is invalid (charged).
+        PrivacyBudgetError
+            If the accountant's remaining budget is too small; nothing is charged.
+
+        Notes
+        -----
+        The histogram is private for one row, under replacement. Deciles of both scores
+        (:ref:`lemma-quantile-votes`) take 30 % of the budget's mu^2 and give the edges.
+        A row is in one cell of one group: its replacement moves the counts by at most
+        the root of two in l2-norm, and 2 in l1-norm (:ref:`lemma-value-windows`).
+        """
+        cls._check_style()
+        check_is_fitted(estimator)
+        check_count("n_bins", n_bins)
+        budget = (epsilon, delta, accountant, noise_seed)
+        given = (estimator, X, groups, group_names, n_bins)
+        counts, edges, noise_std = score_histogram(*given, *budget)
+        named = {"noise_std": noise_std, "group_names": group_names}
+        return cls(counts=counts, edges=edges, **named).plot(ax, **scatter_kw)
+
+
+# Deviations from the mean of a feature up to which its effect is drawn.
+_DRAWN = 3.0
 
 
 @documented
@@ -285,6 +423,8 @@ class StreamDisplay(Display):
         Standard deviations of the noise in each entry of a mean.
     feature_names : sequence of str or None, default=None
         Labels of the curves. None numbers the features.
+    confidence : float, default=0.95
+        Coverage of a band for each single step and feature, in (0, 1).
 
     Attributes
     ----------
@@ -306,24 +446,12 @@ class StreamDisplay(Display):
     [1000, 2000, 3000, 4000, 5000]
     """
 
-    def __init__(self, *, steps, locations, std, feature_names=None):
+    def __init__(self, *, steps, locations, std, feature_names=None, confidence=0.95):
         self.steps, self.locations, self.std = steps, locations, std
-        self.feature_names = feature_names
+        self.feature_names, self.confidence = feature_names, confidence
 
-    def plot(self, ax=None, *, confidence=0.95, **line_kw):
-        """Draw the means and their noise bands.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        confidence : float, default=0.95
-            Coverage of a band for each single step and feature, in (0, 1).
-        **line_kw : object
-            Arguments of ``ax.plot``, for the means.
-
-        {plotted}
-        """
-        width = _deviations(confidence)
+    def _draw(self, ax, line_kw):
+        width = _deviations(self.confidence)
         steps = _of_shape("steps", self.steps, (None,))
         means = _of_shape("locations", self.locations, (len(steps), None))
         half = width * _of_shape("std", self.std, steps.shape)
@@ -340,10 +468,9 @@ class StreamDisplay(Display):
             self.bands_.append(
                 self.ax_.fill_between(steps, mean - half, mean + half, **band)
             )
-        label = f"released mean, {confidence:.0%} of the noise"
+        label = f"released mean, {self.confidence:.0%} of the noise"
         self.ax_.set(xlabel="rows", ylabel=label)
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_path(
@@ -358,7 +485,9 @@ class StreamDisplay(Display):
             :class:`~skdpspectral.JMECovariance`.
         feature_names : sequence of str or None, default=None
             Labels of the curves. None numbers the features.
-        ax, confidence, **line_kw
+        confidence : float, default=0.95
+            Coverage of a band for each single step and feature.
+        ax, **line_kw
             As in :meth:`plot`.
 
         {drawn}
@@ -377,9 +506,9 @@ class StreamDisplay(Display):
                 "path: the noise of these means is not known; use "
                 'moments="jme" without a second_workload'
             )
-        named = {"steps": list(steps), "feature_names": feature_names}
-        display = cls(locations=means, std=std, **named)
-        return display.plot(ax, confidence=confidence, **line_kw)
+        named = {"feature_names": feature_names, "confidence": confidence}
+        display = cls(steps=list(steps), locations=means, std=std, **named)
+        return display.plot(ax, **line_kw)
 
 
 @documented
@@ -416,24 +545,13 @@ class ClientWeightsDisplay(Display):
     def __init__(self, *, weights, clients):
         self.weights, self.clients = weights, clients
 
-    def plot(self, ax=None, **bar_kw):
-        """Draw one bar per client.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **bar_kw : object
-            Arguments of ``ax.barh``.
-
-        {plotted}
-        """
+    def _draw(self, ax, bar_kw):
         names = [str(client) for client in self.clients]
         weights = _of_shape("weights", self.weights, (len(names),))
         self._start(ax)
         order = np.argsort(weights, kind="stable")
         self.bars_ = self.ax_.barh([names[k] for k in order], weights[order], **bar_kw)
         self.ax_.set(xlabel="weight in the average", ylabel="client")
-        return self
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **bar_kw):
@@ -455,10 +573,6 @@ class ClientWeightsDisplay(Display):
         remedy = "FederatedDPPCA has them unless its components were given"
         weights = _attribute(estimator, "client_weights_", remedy)
         return cls(weights=weights, clients=estimator.clients_).plot(ax, **bar_kw)
-
-
-# Deviations from the mean of a feature up to which its effect is drawn.
-_DRAWN = 3.0
 
 
 @documented
@@ -495,17 +609,7 @@ class EffectsDisplay(Display):
         self.places, self.effects = places, effects
         self.feature_names = feature_names
 
-    def plot(self, ax=None, **line_kw):
-        """Draw a line per feature.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **line_kw : object
-            Arguments of ``ax.plot``, for all lines.
-
-        {plotted}
-        """
+    def _draw(self, ax, line_kw):
         places = _of_shape("places", self.places, (None, None))
         effects = _of_shape("effects", self.effects, places.shape)
         self._start(ax)
@@ -514,7 +618,6 @@ class EffectsDisplay(Display):
             self.lines_ += self.ax_.plot(x, y, **{"label": str(name), **style})
         self.ax_.set(xlabel="feature (deviations from its mean)", ylabel="effect")
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_estimator(cls, estimator, *, features=None, output=0, ax=None, **line_kw):
@@ -534,7 +637,9 @@ class EffectsDisplay(Display):
 
         {drawn}
         """
-        _attribute(estimator, "expanded_features_", "pass a fitted DPRidge")
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "expanded_features_"):
+            raise ValueError("estimator must be a fitted DPRidge or DPRidgeClassifier")
         steps = np.linspace(-_DRAWN, _DRAWN, 121)
         rows = estimator.mean_ + steps[:, None] * estimator.scale_
         found = estimator._effects_of(rows)[:, output]
@@ -593,17 +698,7 @@ class AuditDisplay(Display):
         self.false_positives, self.false_negatives = false_positives, false_negatives
         self.claim, self.bound = claim, bound
 
-    def plot(self, ax=None, **line_kw):
-        """Draw the rates and the curves.
-
-        Parameters
-        ----------
-        {ax_of_plot}
-        **line_kw : object
-            Arguments of ``ax.plot``, for the rates.
-
-        {plotted}
-        """
+    def _draw(self, ax, line_kw):
         wrong = _of_shape("false_positives", self.false_positives, (None,))
         missed = _of_shape("false_negatives", self.false_negatives, wrong.shape)
         self._start(ax)
@@ -630,7 +725,6 @@ class AuditDisplay(Display):
         self.ax_.set(xlabel="false positives", ylabel="false negatives")
         self.ax_.set_aspect("equal")
         self.ax_.legend()
-        return self
 
     @classmethod
     def from_result(cls, result, *, ax=None, **line_kw):
@@ -660,5 +754,210 @@ class AuditDisplay(Display):
             false_negatives=np.searchsorted(other, thresholds, "right") / len(other),
             claim=claim,
             bound=bound,
+        )
+        return display.plot(ax, **line_kw)
+
+
+def _checked_epsilons(epsilons) -> np.ndarray:
+    """Return budgets as an array, or an error that names them."""
+    values = np.asarray(epsilons, dtype=np.float64)
+    distinct = values.ndim == 1 and 0 < len(np.unique(values)) == len(values)
+    if not (distinct and np.all((values > 0.0) & np.isfinite(values))):
+        raise ValueError(
+            "epsilons must be a sequence of distinct, positive, finite numbers, at "
+            f"least one, got {epsilons!r}"
+        )
+    return values
+
+
+@documented
+class PrivacyUtilityDisplay(Display):
+    """Visualization of the held-out score of a private estimator against epsilon.
+
+    Create it with :meth:`from_estimator`, or directly from scores, such as those of a
+    search over epsilon. Its attributes can be modified after drawing.
+
+    .. warning::
+        An exact score on held-out private rows is a release that no ledger records. So
+        are the curve and a choice of epsilon based on it. Use similar public rows or
+        private scores (:func:`~skdpspectral.metrics.make_private_scorer`), or keep the
+        curve as private as the rows.
+
+    Parameters
+    ----------
+    epsilons : array-like of shape (n_epsilons,)
+        Privacy budgets of one fit, positive and finite.
+    scores : array-like of shape (n_epsilons, n_folds)
+        Held-out scores for each epsilon.
+    baseline_score : float or None, default=None
+        Mean held-out score without privacy, drawn as a horizontal line.
+    score_name : str or None, default=None
+        Label of the vertical axis. None uses "Score".
+
+    Attributes
+    ----------
+    {axes_of_display}
+    line_ : matplotlib Line2D
+        Mean scores.
+    fill_between_ : matplotlib PolyCollection
+        Band of one standard deviation over folds.
+    baseline_ : matplotlib Line2D or None
+        Score without privacy, if known.
+
+    See Also
+    --------
+    skdpspectral.metrics.captured_variance : Score for principal components.
+    sklearn.model_selection.ValidationCurveDisplay : Curve for any parameter.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.datasets import make_spiked_covariance
+    >>> from skdpspectral.metrics import captured_variance
+    >>> from skdpspectral.plotting import PrivacyUtilityDisplay
+    >>> X, _ = make_spiked_covariance(2000, 10, random_state=0)
+    >>> display = PrivacyUtilityDisplay.from_estimator(
+    ...     DPPCA(1), X, epsilons=[0.1, 1, 10], scoring=captured_variance
+    ... )
+    >>> display.scores.shape
+    (3, 5)
+    """
+
+    def __init__(self, *, epsilons, scores, baseline_score=None, score_name=None):
+        self.epsilons, self.scores = epsilons, scores
+        self.baseline_score, self.score_name = baseline_score, score_name
+
+    def _draw(self, ax, line_kw):
+        epsilons = _checked_epsilons(self.epsilons)
+        scores = np.asarray(self.scores, dtype=np.float64)
+        if scores.ndim != 2 or len(scores) != len(epsilons) or not scores.size:
+            raise ValueError(
+                f"scores must have shape (n_epsilons, n_folds) with n_epsilons="
+                f"{len(epsilons)}, got {scores.shape}"
+            )
+        order = np.argsort(epsilons)
+        epsilons, mean = epsilons[order], scores[order].mean(axis=1)
+        std = scores[order].std(axis=1)
+        self._start(ax)
+        style = self._styled(line_kw, marker="o", label="private")
+        (self.line_,) = self.ax_.plot(epsilons, mean, **style)
+        self.fill_between_ = self.ax_.fill_between(
+            *(epsilons, mean - std, mean + std),
+            facecolor=self.line_.get_color(),
+            alpha=0.3,
+        )
+        self.baseline_ = None
+        if self.baseline_score is not None:
+            style = {"color": "0.4", "linestyle": "--", "label": "without privacy"}
+            self.baseline_ = self.ax_.axhline(self.baseline_score, **style)
+            self.ax_.legend()
+        self.ax_.set(xscale="log", xlabel="epsilon", ylabel=self.score_name or "Score")
+        shown: list[float] = []  # labels that do not overlap
+        for epsilon in epsilons:
+            if not shown or epsilon >= 1.3 * shown[-1]:
+                shown.append(float(epsilon))
+        self.ax_.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+        self.ax_.set_xticks([], minor=True)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        y=None,
+        *,
+        epsilons,
+        cv=None,
+        scoring=None,
+        n_jobs=None,
+        baseline=False,
+        params=None,
+        score_name=None,
+        ax=None,
+        **line_kw,
+    ):
+        """Cross-validate at each epsilon and plot the curve.
+
+        All n_epsilons x n_folds fits are charged one after another. Use
+        :meth:`~skdpspectral.PrivacyAccountant.check` to find out beforehand whether the
+        budget suffices. If it runs out in between, completed fits stay charged.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A private estimator, or a pipeline or other meta-estimator that contains
+            one. It is cloned for every fit. Its only epsilon of a private estimator
+            varies.
+        X : array-like of shape (n_samples, n_features)
+            Rows, which are split into folds.
+        y : array-like of shape (n_samples,) or None, default=None
+            Targets, if the estimator or the score needs them.
+        epsilons : array-like of shape (n_epsilons,)
+            Distinct, positive and finite budgets of one fit.
+        cv, n_jobs, params
+            As in :func:`~sklearn.model_selection.cross_val_score`. The rows are split
+            once, and every epsilon uses the same folds.
+        scoring : str, callable or None, default=None
+            A single score, such as :func:`~skdpspectral.metrics.captured_variance` for
+            components. None uses the estimator's ``score``.
+        baseline : bool, default=False
+            Whether to add n_folds fits **without privacy** and without its warning. A
+            ledger records their cost as infinite, and one with a budget refuses them
+            before any other fit.
+        score_name : str or None, default=None
+            Label of the vertical axis. None derives it from `scoring`.
+        ax, **line_kw
+            As in :meth:`plot`.
+
+        {drawn}
+        ValueError, TypeError, AttributeError
+            If an argument is invalid; no fit is run.
+        PrivacyBudgetError
+            If the accountant refuses a fit.
+
+        Warnings
+        --------
+        The scores are not private; see the warning in the class documentation.
+        """
+        cls._check_style(**line_kw)
+        epsilons = _checked_epsilons(epsilons)
+        names = [
+            f"{path}__epsilon" if path else "epsilon"
+            for path, part in estimators_within(estimator).items()
+            if is_private(part)
+        ]
+        if isinstance(estimator, PrivatePipeline):
+            names = ["epsilon"]  # its steps have no budgets of their own
+        if len(names) != 1:
+            raise ValueError(
+                "estimator must have one epsilon of a private estimator, which varies, "
+                f"got {names}: use a PrivatePipeline for several steps"
+            )
+        if isinstance(scoring, (list, tuple, set, dict)):
+            raise ValueError(f"scoring must be a single score, got {scoring!r}")
+        splitter = check_cv(cv, y, classifier=is_classifier(estimator))
+        # As a list: a splitter that shuffles would divide each time anew.
+        folds = list(splitter.split(X, y))
+
+        def scores_at(epsilon) -> np.ndarray:
+            model = clone(estimator).set_params(**{names[0]: epsilon})
+            how = {"scoring": scoring, "cv": folds, "n_jobs": n_jobs, "params": params}
+            return cross_val_score(model, X, y, **how, error_score="raise")
+
+        if score_name is None:
+            name_of_score = getattr(scoring, "__name__", scoring)
+            if isinstance(name_of_score, str):
+                shown = name_of_score.replace("neg_", "negative ", 1)
+                score_name = shown.replace("_", " ").capitalize()
+        level = None
+        if baseline:  # first: a budget refuses it before anything is spent
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyLeakWarning)
+                level = float(scores_at(None).mean())
+        display = cls(
+            baseline_score=level,
+            epsilons=epsilons,
+            scores=np.stack([scores_at(epsilon) for epsilon in epsilons.tolist()]),
+            score_name=score_name,
         )
         return display.plot(ax, **line_kw)

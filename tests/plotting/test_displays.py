@@ -103,8 +103,10 @@ def segments_of(errorbar):
 
 def test_intervals_are_deviations_times_the_normal_quantile():
     components, std = [[0.6, 0.8], [-0.8, 0.6]], [[0.1, 0.2], [0.3, 0.0]]
-    display = ComponentsDisplay(components=components, std=std, feature_names=["a", 2])
-    assert display.plot(confidence=0.9) is display
+    display = ComponentsDisplay(
+        components=components, std=std, feature_names=["a", 2], confidence=0.9
+    )
+    assert display.plot() is display
     for k in range(2):
         ends = np.transpose(segments_of(display.errorbars_[k]))
         half = norm.ppf(0.95) * np.array(std[k])
