@@ -448,7 +448,7 @@ CALLS = [
     ("one user", use(NETS, "personalize", ROWS, TARGETS, user=1, users=IDS)),
     ("user", use(NETS, "save", "never.npz", user=12345)),
     *(
-        ("n|integer", use(FACTORS, "recommend", [2], n))
+        ("n", use(FACTORS, "recommend", [2], n))
         for n in (0, 2.0, True, "3", [3])
     ),
     *(
