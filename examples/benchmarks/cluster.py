@@ -14,13 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from skdpspectral import (
-    DPPCA,
-    DPMatrixFactorization,
-    DPStandardScaler,
-    LRSRegressor,
-    PrivacyAccountant,
-)
+from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant
 
 
 def rows(n_rows, n_features, seed=0):
@@ -33,50 +27,22 @@ def rows(n_rows, n_features, seed=0):
 def tables(size):
     """Yield estimators with what they are fitted to, here and on the cluster."""
     import dask.array as da
-    import dask.dataframe as dd
-    import pandas as pd
 
     n = int(1e6 * size)
     X = rows(n, 50)
     distant = da.from_array(X, chunks=(n // 8, 50)).persist()
-    yield "DPPCA", DPPCA, {}, (X,), (distant,), {}
-    yield "DPPCA, pairs", DPPCA, {"center": "pairs"}, (X,), (distant,), {}
-    yield "DPStandardScaler", DPStandardScaler, {}, (X,), (distant,), {}
-
-    n_users, n_features = int(1e5 * size), 10
-    users = np.repeat(np.arange(n_users), 20)
-    X, rng = rows(len(users), n_features, 1), np.random.default_rng(2)
-    y = X[:, 0] * rng.standard_normal(n_users)[users] + X[:, 1]
-    parts = len(users) // 8
-    there = da.from_array(X, chunks=(parts, n_features)).persist()
-    targets = da.from_array(y, chunks=parts).persist()
-    how = {"n_components": 1, "sparsity": 2}
-    named = f"LRSRegressor, {n_users} users"
-    yield named, LRSRegressor, how, (X, y), (there, targets), {"users": users}
-
-    n_ratings, n_items = int(1e6 * size), 1000
-    frame = pd.DataFrame(
-        {
-            "user_id": rng.integers(0, n_ratings // 50, n_ratings),
-            "item_id": np.minimum(rng.exponential(150, n_ratings), n_items - 1).astype(
-                int
-            ),
-            "rating": rng.integers(1, 6, n_ratings),
-        }
-    )
-    there = dd.from_pandas(frame, npartitions=8).persist()
-    how = {"items": np.arange(n_items)}
-    named = f"DPMatrixFactorization, {n_ratings}"
-    yield named, DPMatrixFactorization, how, (frame,), (there,), {}
+    yield "DPPCA", DPPCA, {}, (X,), (distant,)
+    yield "DPPCA, pairs", DPPCA, {"center": "pairs"}, (X,), (distant,)
+    yield "DPStandardScaler", DPStandardScaler, {}, (X,), (distant,)
 
 
-def released(estimator, data, given):
+def released(estimator, data):
     """Releases of a fit, its time, and entries in its ledger."""
     from skdpspectral._release.noise import record_releases
 
     with record_releases() as transcript, PrivacyAccountant() as accountant:
         start = time.perf_counter()
-        estimator.fit(*data, **given)
+        estimator.fit(*data)
         return transcript, time.perf_counter() - start, len(accountant.ledger)
 
 
@@ -121,15 +87,15 @@ def main():
     print("the client, bytes between workers, bytes of the table")
     with Client(**how) as client:
         incoming = Incoming(client)
-        for name, kind, parameters, here, there, given in tables(size):
+        for name, kind, parameters, here, there in tables(size):
             make = partial(kind, noise_seed=0, **parameters)
-            measure(incoming, name, make, here, there, given)
+            measure(incoming, name, make, here, there)
 
 
-def measure(incoming, name, make, here, there, given):
-    wanted, in_memory, _ = released(make(), here, given)
+def measure(incoming, name, make, here, there):
+    wanted, in_memory, _ = released(make(), here)
     before = incoming.n_bytes, incoming.between_workers()
-    found, distant, entries = released(make(), there, given)
+    found, distant, entries = released(make(), there)
     same = wanted.keys() == found.keys() and all(
         np.array_equal(wanted[key], found[key]) for key in wanted
     )

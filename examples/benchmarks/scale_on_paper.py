@@ -117,20 +117,6 @@ def pairs_on_workers(n_rows=10**9, n_features=1000, n_workers=1000):
     print(f"  at 1 ms a task the scheduler takes {pieces * 1e-3 / 3600:.1f} h")
 
 
-def users_and_items(n_users=10**8, n_items=10**6, each=50, n_parts=4096):
-    """Print what a matrix factorization takes."""
-    ratings, answer = n_users * each, 8 * (2 * n_items + 3)
-    print(f"\n{n_users:.0e} users x {n_items:.0e} items, {each} ratings of each")
-    print(f"  ratings {size(24 * ratings)}, gathered once between workers, then")
-    print(f"  {size((4 + 2 + 8) * ratings)} with the workers")
-    print(
-        f"  a round: {size(answer)} from each of 64 groups, "
-        f"{ratings * 40 / 1e9:.0f}e9 operations; {size(answer)} of noise to draw"
-    )
-    print("  sums are whole numbers of steps: exact for 2**31 users, in any order")
-    print(f"  {n_parts} parts: {64 * n_parts:.1e} pieces of the gathering")
-
-
 def clients(n_clients=10**5, n_features=100, n_components=5):
     """Print what a federation takes."""
     sent = 8 * n_features * n_components
@@ -149,7 +135,6 @@ def main():
     n_sums = 20 if parser.parse_args().quick else 500
     rows_on_workers()
     pairs_on_workers()
-    users_and_items()
     clients()
     rng, worst = np.random.default_rng(0), 0.0
     for _ in range(n_sums):

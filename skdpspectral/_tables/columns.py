@@ -377,7 +377,7 @@ def objects_of_lists(X) -> np.ndarray:
     rows = list(map(_listed, X))
     found = np.array(rows, dtype=object)
     if found.ndim == 1 and rows and all(isinstance(row, _LISTS) for row in rows):
-        raise ValueError("ragged")
+        raise ValueError("inhomogeneous shape: all rows must have the same length")
     return found
 
 

@@ -196,7 +196,7 @@ def test_mutations_are_refused_or_another_valid_task():
 
 REFUSED = {
     "feature_names must be a sequence": {"feature_names": "abcde"},
-    "feature_names must be strings": {"feature_names": [1, 2, 3, 4, 5]},
+    "feature_names must be a sequence of strings": {"feature_names": [1, 2, 3, 4, 5]},
     "feature_names must have n_features=5": {"feature_names": ["a"]},
     "feature_names must differ": {"feature_names": list("abcda")},
     "feature_names must be valid": {"feature_names": [*"abcd", "\udc80"]},
