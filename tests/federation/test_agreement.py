@@ -70,7 +70,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*this is the guarantee of the n
 OTHERS = {
     "bounds": {"bounds": (-20, 200), "n_rounds": 1},
     "no bounds": {"n_rounds": 1},
-    "center": {"bounds": (-20, 20), "center": "none", "n_rounds": 1},
+    "center": {**BOX, "center": "pairs", "n_rounds": 1},
     "rounds": {**BOX, "n_rounds": 2},
     "components": {**BOX, "n_components": 1, "n_rounds": 1},
     "weights": {**BOX, "n_rounds": 1, "weights": "equal"},
@@ -261,13 +261,15 @@ def test_a_client_that_fails_late_keeps_its_weight():
     assert found.clients_.tolist() == ["a", "b", "c"]
     assert found.client_weights_.shape == (3,)
     assert list(found.rejected_) == ["b"]
-    # Between the start and means, it can.
-    task = make_task(bounds=(-20, 20))
+    # Before the start, it can.
+    task = make_task(center="shared")
     clients = make_clients(task)
     rounds = make_rounds(task, clients)
     rounds.collect(replies_to(rounds, clients))
     with pytest.warns(UserWarning, match="'b' was rejected"):
         rounds.collect({**replies_to(rounds, clients), "b": None})
+    while not rounds.done:
+        rounds.collect(replies_to(rounds, {name: clients[name] for name in "ac"}))
     assert rounds.result().clients_.tolist() == ["a", "c"]
 
 
