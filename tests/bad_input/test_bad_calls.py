@@ -447,10 +447,7 @@ CALLS = [
     ("user must be passed", use(NETS, "get_network")),
     ("one user", use(NETS, "personalize", ROWS, TARGETS, user=1, users=IDS)),
     ("user", use(NETS, "save", "never.npz", user=12345)),
-    *(
-        ("n", use(FACTORS, "recommend", [2], n))
-        for n in (0, 2.0, True, "3", [3])
-    ),
+    *(("n", use(FACTORS, "recommend", [2], n)) for n in (0, 2.0, True, "3", [3])),
     *(
         ("popularity", use(FACTORS, "recommend", [2], popularity=v))
         for v in (-0.5, NAN, "1")
