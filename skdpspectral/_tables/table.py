@@ -366,7 +366,7 @@ class Table:
         self._X, self.names = X, column_names(X)
         refuse_same_names(self.names, "X")
         self.shape, self.dtypes = _check_shape(shape_of(X)), dtypes_of(X)
-        if kind_of(self.dtypes[0]) == COMPLEX:
+        if self.names is None and kind_of(self.dtypes[0]) == COMPLEX:
             raise ValueError(refusal_of(self.dtypes[0]))
         self.like = X if self.names is not None else np.broadcast_to(0.0, self.shape)
         self._read: dict[int, Any] = {}
