@@ -239,7 +239,8 @@ def place_of(X, feature, name: str) -> int:
             'pass a dataframe (in a pipeline, use set_output(transform="pandas"))'
         )
     if names is None:
-        shape = objects_of_lists(X).shape if isinstance(X, _LISTS) else np.shape(X)
+        whole = objects_of_lists(X) if isinstance(X, _LISTS) else X
+        shape = getattr(whole, "shape", None) or np.asarray(whole).shape
         if len(shape) != 2:
             raise ValueError(f"X must have rows and columns, got an array of {shape}")
         names = range(shape[1])

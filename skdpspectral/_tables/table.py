@@ -43,6 +43,7 @@ from .columns import (
     place_of,
     read_entries,
     read_quietly,
+    refusal_of,
     refuse_kinds,
     refuse_masked,
     refuse_on_cluster,
@@ -362,6 +363,8 @@ class Table:
         self._X, self.names = X, column_names(X)
         refuse_same_names(self.names, "X")
         self.shape, self.dtypes = _check_shape(shape_of(X)), dtypes_of(X)
+        if self.names is None and kind_of(self.dtypes[0]) == COMPLEX:
+            raise ValueError(refusal_of(self.dtypes[0]))
         self.like = X if self.names is not None else np.broadcast_to(0.0, self.shape)
         self._read: dict[int, Any] = {}
 
@@ -472,15 +475,17 @@ def deferred_users(
             f"{names.ids} must be None if {names.feature} names a column of X: ids are "
             "given twice"
         )
-    table = cluster_table(X) if distant else None
-    like, place = X if table is None else table.like, None
+    table, place = cluster_table(X) if distant else None, None
+    shape = _check_shape(shape_of(X) if table is None else table.shape)
+    like = X if table is None else table.like
+    if column_names(like) is None:  # of which a stand-in has all that is public
+        like = np.broadcast_to(0.0, shape)
     if user_feature is not None:
         place = place_of(like, user_feature, names.feature)
         check_id_type(like, place, names.feature)
     if table is None:
-        shape = form_of(X, skip=place)
+        form_of(X, skip=place)
     else:
-        shape = _check_shape(table.shape)
         refuse_kinds(table.dtypes, table.names, place)
     compare_features(estimator, like, reset)
     kept = [j for j in range(shape[1]) if j != place]

@@ -272,7 +272,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                 if place in chosen:
                     raise ValueError(
                         f"{parameter} has column {feature!r}, which is already named "
-                        "elsewhere: each column must have one kind"
+                        "elsewhere: each column must have one kind, and X has "
+                        f"n_features = {table.shape[1]}"
                     )
                 chosen[place] = kind
         return [
