@@ -336,11 +336,6 @@ class PrivateEstimator(BaseEstimator):
     def _by_user(self, unread, users):
         """Return the form of one row of each user, if `users` or a pipeline has ids."""
         if users is not None:
-            if self._own_share() is not None:
-                raise ValueError(
-                    "users must not be given to a step: name the column of ids with "
-                    "user_feature of the private pipeline"
-                )
             self._users = users_of_rows(users, unread.shape[0])
         self._users = users = self._users_at_hand()
         if users is None:

@@ -40,7 +40,7 @@ from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.neural_network import Adam
-from skdpspectral.pipeline import make_private_pipeline
+from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
 
 FILL = FunctionTransformer(np.nan_to_num)
 ONES = FunctionTransformer(np.nan_to_num, kw_args={"nan": 1.0})
@@ -338,10 +338,10 @@ def test_budgets_of_clients_and_models_are_said():
     (step,) = privacy_report(FederatedDPPCA(1, epsilon={"a": 1.0, "b": 2.0}))
     assert (step.verdict, step.reason) == (
         "private",
-        "each fit spends epsilon=1 to 2 (each client its own), delta=1e-06",
+        "each fit spends epsilon=its own for each client, delta=1e-06",
     )
     (step,) = privacy_report(SpikedPCA(1, **MODEL))
-    assert "only for rows of the model" in step.reason
+    assert "only for data that satisfy the spiked-gaussian" in step.reason
     claimed = SpikedPCA(1, calibration="paper", **MODEL)
     assert "papers' claim" in str(privacy_report(claimed))
     noise = Adam(noise_multiplier=0.1)
@@ -421,7 +421,7 @@ def test_ids_that_stay_as_they_are_are_not_flagged(estimator):
 
 # -- private searches ------------------------------------------------------------------
 
-PIPELINE = Pipeline([("s", "passthrough"), ("p", DPPCA())])
+PIPELINE = PrivatePipeline([("s", "passthrough"), ("p", DPPCA())])
 SCORER = make_private_scorer("captured_variance", clip_norm=1.0)
 
 
@@ -429,7 +429,7 @@ def search(space, estimator=PIPELINE, **parameters):
     return PrivateSearchCV(estimator, space, **{"scoring": SCORER, **parameters})
 
 
-LEAKING_PIPELINE = Pipeline([("s", StandardScaler()), ("p", DPPCA())])
+LEAKING_PIPELINE = PrivatePipeline([("s", StandardScaler()), ("p", DPPCA())])
 
 
 def test_candidates_that_leak_are_refused_before_the_charge():
@@ -452,9 +452,9 @@ def test_candidates_that_leak_are_refused_before_the_charge():
 
 def test_a_private_search_is_reported_with_its_steps():
     report = privacy_report(search({"p__n_components": [1, 2], "s": [None, ONES]}))
-    assert [step.verdict for step in report] == ["stateless", "private", "private"]
+    assert [step.verdict for step in report] == ["stateless", *3 * ["private"]]
     assert "a share of the search's budget" in str(report)
-    assert list(report)[-1].name == "search"
+    assert list(report)[-1].name == "privatesearchcv"
     whole = make_private_pipeline(DPStandardScaler(), DPPCA())
     assert privacy_report(search({"dppca__n_components": [1, 2]}, whole)).private
     report = privacy_report(make_pipeline(StandardScaler(), search({})))
