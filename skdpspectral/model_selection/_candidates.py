@@ -34,7 +34,7 @@ from ..accounting._ledger.step_shares import FormChecked
 from ..mechanisms import Assumption, PrivacyPlan, Unit, shown
 
 # A planned cost may exceed what it was made of by rounding.
-_ROUNDING = 2.0**-41
+ROUNDING = 2.0**-41
 
 # Parameters that steps of a search may not have, and why.
 _REFUSED = {
@@ -164,7 +164,7 @@ class FitLimit:
             )
         for name, most in self._most.items():
             cost = getattr(plan, name)
-            if self._charged or not cost <= most * (1.0 + _ROUNDING):
+            if self._charged or not cost <= most * (1.0 + ROUNDING):
                 raise PrivacyBudgetError(
                     f"a fit would cost more than its search allows: {name}={cost:.6g}, "
                     f"but at most {most:.6g} in a single fit"
@@ -179,8 +179,8 @@ def check_candidate(
     relation: tuple,
     mu: float,
     users: Any = None,
-) -> tuple[Any, float]:
-    """Return a candidate's model and probability of failure, by the form of rows.
+) -> tuple[Any, PrivacyPlan]:
+    """Return a candidate's model and plan, by the form of rows.
 
     It is refused if it leaks, or if a fit costs more than `mu`.
     """
@@ -199,7 +199,7 @@ def check_candidate(
             )
         plan = model.plan_for(X)
         FitLimit(mu, 1.0, relation).charge(plan)
-    return model, min(plan.failure * (1.0 + _ROUNDING), 1.0)
+    return model, plan
 
 
 @contextlib.contextmanager

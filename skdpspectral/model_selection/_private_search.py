@@ -325,8 +325,8 @@ class PrivateSearchCV(
         # Warnings of blocks stay in them: these go by public numbers alone.
         if not budgets.n_blocks:
             warn(str(plan.remarks[0]), NoisyFitWarning)
-        for caveat in dict.fromkeys(found.caveats):
-            warn(f"of a candidate in param_grid: {caveat}", NoisyFitWarning)
+        for doubt in found.doubts:
+            warn(f"of a candidate in param_grid: {doubt}", NoisyFitWarning)
         steps = budgets.n_blocks + 1  # of the blocks, and of the last fit
         with fit_progress(self, steps) as progress:
             # It is charged here, and values are read from here on.

@@ -25,7 +25,6 @@ from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid
 
-from .._base.estimator import noted_caveats
 from .._base.personal import PersonalEstimator
 from .._base.sklearn_compat import FitProgress, take_rows
 from .._base.strategies import same_value
@@ -57,6 +56,7 @@ from ..accounting._ledger.planned_fits import estimators_within
 from ..mechanisms import Concern, Neighbors, PrivacyPlan, Remark, Unit
 from ..metrics._private_scorer import PrivateScorer
 from ._candidates import (
+    ROUNDING,
     candidate_model,
     check_candidate,
     check_form_of_fit,
@@ -156,7 +156,7 @@ class Planned(NamedTuple):
     users: Any
     budgets: VoteBudgets
     plan: PrivacyPlan
-    caveats: list[str]
+    doubts: list[Remark]
 
 
 def planned(search: Any, X: Any) -> Planned:
@@ -165,16 +165,17 @@ def planned(search: Any, X: Any) -> Planned:
     columns = users_within(search.estimator) if relation[0] is Unit.USER else []
     users = next(iter(columns), None)
     n_units = _n_units(X, relation, users)
-    models, failures, failure = (), (0.0,), -1.0
-    while max(failures) > failure:  # twice, if values of single rows may be released
-        failure = max(failures)
+    plans, failure, highest = (), -1.0, 0.0
+    while highest > failure:  # twice, if values of single rows may be released
+        failure = highest
         budgets = _budgets(search, n_units, relation, len(candidates) - 1, failure)
         given = X, relation, budgets.mu_fit, users
-        with noted_caveats() as caveats:
-            found = [check_candidate(search, one, *given) for one in candidates]
-        models, failures = zip(*found, strict=True)
+        found = [check_candidate(search, one, *given) for one in candidates]
+        models, plans = zip(*found, strict=True)
+        highest = min(max(p.failure for p in plans) * (1.0 + ROUNDING), 1.0)
     plan = _plan(search, budgets, relation, failure)
-    return Planned(candidates, models, users, budgets, plan, caveats)
+    doubts = {r: None for p in plans for r in p.remarks if r.concern is Concern.NOISE}
+    return Planned(candidates, models, users, budgets, plan, list(doubts))
 
 
 def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
@@ -215,11 +216,10 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
     failed = list[Exception]()
     for numbers in (True, False):  # columns of objects may contain either
         try:
-            with noted_caveats():
-                rows, targets = made_up(search.estimator, X, y, numbers)
-                given = sliceable(rows), sliceable_targets(targets)
-                block = _block(*given, np.arange(N_MADE_UP))
-                return ballot.rehearse(candidates, *block)
+            rows, targets = made_up(search.estimator, X, y, numbers)
+            given = sliceable(rows), sliceable_targets(targets)
+            block = _block(*given, np.arange(N_MADE_UP))
+            return ballot.rehearse(candidates, *block)
         except Exception as error:
             failed.append(error)
     if not isinstance(failed[0], (TypeError, ValueError)):  # by libraries of containers

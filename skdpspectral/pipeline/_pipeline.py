@@ -20,7 +20,7 @@ from .._base.model_inside import ModelInside, has_method
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import StrOptions, fit_progress
-from .._tables.clusters import is_on_cluster
+from .._tables.clusters import refuse_on_cluster
 from .._tables.columns import column_apart, column_names, refuse_same_names
 from .._tables.ids import UserRows
 from .._tables.table import compare_features, table_shape, users_of_rows
@@ -208,7 +208,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     def _plan_of(self, X: Any, users: UserRows | None) -> PrivacyPlan:
         """Return the plan of the rows of users, without the column of ids."""
         self._check_parameters()
-        _, steps = self._steps_of(self._unfitted(), _rows_of(X, self.steps), users)
+        _, steps = self._steps_of(self._unfitted(), _rows_of(X), users)
         return self._budgets(steps, users).plan
 
     def _steps_of(
@@ -253,6 +253,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
     def _apart(self, X: Any) -> tuple[Any, UserRows | None]:
         """Return the columns of the steps, and the users of the rows, if any."""
+        refuse_on_cluster(X, type(self).__name__)
         if self.user_feature is None:
             return X, None
         X, ids = column_apart(X, self.user_feature, "user_feature")
@@ -280,10 +281,40 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
         {outcome_of_fit}
         """
-        self._fit_steps("fit", X, y)
+        with self._unchanged_on_error(own_arithmetic=False):
+            self._check_parameters()
+            # Parameters may change from here on: what is fitted does not.
+            pipeline, accountant = self._unfitted(), self._governing_accountant()
+            X, users = self._apart(X)
+            refuse_on_cluster(y, type(self).__name__, "y")
+            all_steps, steps = self._steps_of(pipeline, _rows_of(X), users)
+            # A fitted step that is fitted again is charged to the same ledger.
+            for step, seed in zip(steps, self._seeds(), strict=False):
+                step.estimator.set_params(accountant=self.accountant, noise_seed=seed)
+            budgets = self._budgets(steps, users)
+            fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
+            for before, step in pairwise(fitted):  # which may ask it for its units
+                if all(isinstance(part, PrivateEstimator) for part in (before, step)):
+                    step._step_share.before = before
+            if not self._is_tried:
+                check_rows_of_others(all_steps)
+                budgets.check_forms(y)
+            self._warn_beforehand(budgets.n_public, float(self.delta))
+            with fit_progress(self, len(pipeline.steps)) as progress:
+                if accountant is not None:
+                    accountant.charge(budgets.plan)
+                try:
+                    progress.begin(X, y, budgets.plan)
+                    private = math.isfinite(budgets.plan.epsilon)
+                    fitted_by(partial(pipeline.fit, X, y), private)
+                    plan = budgets.plan_of_fit()
+                finally:
+                    budgets.close()
+            # At once: another thread may fit the same object.
+            self.__dict__.update(pipeline_=pipeline, privacy_=plan)
         return self
 
-    @has_method("fit_transform")
+    @has_method("transform")
     def fit_transform(self, X, y=None):
         """Fit all steps and transform the same rows.
 
@@ -296,57 +327,11 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         ndarray
             Transformed rows. Each is as private as its original row.
         """
-        return self._fit_steps("fit_transform", X, y)
+        return self.fit(X, y).transform(X)
 
-    @has_method("fit_predict")
-    def fit_predict(self, X, y=None):
-        """Fit all steps and predict for the same rows.
-
-        Parameters
-        ----------
-        {rows_of_steps}
-
-        Returns
-        -------
-        ndarray
-            Predictions. Each is as private as its row.
-        """
-        return self._fit_steps("fit_predict", X, y)
-
-    def _fit_steps(self, method: str, X: Any, y: Any) -> Any:
-        """Charge the plan of all steps, and fit them by a method of Pipeline."""
-        with self._unchanged_on_error(own_arithmetic=False):
-            self._check_parameters()
-            # Parameters may change from here on: what is fitted does not.
-            pipeline, accountant = self._unfitted(), self._governing_accountant()
-            X, users = self._apart(X)
-            table = _rows_of(X, self.steps)
-            all_steps, steps = self._steps_of(pipeline, table, users)
-            # A fitted step that is fitted again is charged to the same ledger.
-            for step, seed in zip(steps, self._seeds(), strict=False):
-                step.estimator.set_params(accountant=self.accountant, noise_seed=seed)
-            budgets = self._budgets(steps, users)
-            fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
-            for before, step in pairwise(fitted):  # which may ask it for its units
-                if all(isinstance(part, PrivateEstimator) for part in (before, step)):
-                    step._step_share.before = before
-            if not self._is_tried:
-                check_rows_of_others(all_steps)
-                budgets.check_forms(X, y, table)
-            self._warn_beforehand(budgets.n_public, float(self.delta))
-            with fit_progress(self, len(pipeline.steps)) as progress:
-                if accountant is not None:
-                    accountant.charge(budgets.plan)
-                try:
-                    progress.begin(X, y, budgets.plan)
-                    fit = partial(getattr(pipeline, method), X, y)
-                    result = fitted_by(fit, math.isfinite(budgets.plan.epsilon))
-                    plan = budgets.plan_of_fit()
-                finally:
-                    budgets.close()
-            # At once: another thread may fit the same object.
-            self.__dict__.update(pipeline_=pipeline, privacy_=plan)
-        return result
+    @property
+    def fit_predict(self):
+        raise AttributeError("a private pipeline has no fit_predict: call fit first")
 
     def _seeds(self) -> Iterator[int | None]:
         """Yield a seed for each private step; None without one of the pipeline."""
@@ -402,16 +387,8 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         return self
 
 
-def _rows_of(X: Any, steps: Any) -> Rows:
-    """Return the form of a table; of one on a cluster, the shape alone is known."""
-    if is_on_cluster(X):
-        name, first = steps[0]
-        if hasattr(first, "steps") or not isinstance(first, PrivateEstimator):
-            raise TypeError(
-                f"X is a dask collection, which step {name!r} does not read: begin "
-                "with a private estimator that reads it, or pass X.compute()"
-            )
-        return Rows(np.broadcast_to(0.0, table_shape(X)), own=False)
+def _rows_of(X: Any) -> Rows:
+    """Return the form of a table."""
     if (names := column_names(X)) is not None:  # which all of scikit-learn compares
         refuse_same_names(names, "X")
         compare_features(BaseEstimator(), X, reset=True)

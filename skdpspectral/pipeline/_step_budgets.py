@@ -19,7 +19,6 @@ from sklearn.utils import get_tags
 from .._base.estimator import PrivateEstimator
 from .._base.privacy_report import is_known, passes_rows
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container
-from .._tables.clusters import is_on_cluster
 from .._tables.columns import refuse_nullable_integers
 from .._tables.ids import UserRows
 from .._tables.table import deferred_rows, deferred_targets, table_shape
@@ -47,6 +46,7 @@ from ..accounting._ledger.step_shares import SHARES_OF_STEPS, StepShare
 from ..mechanisms import (
     Alternatives,
     Assumption,
+    Concern,
     Exact,
     Mechanism,
     Neighbors,
@@ -269,7 +269,7 @@ class StepBudgets:
         self._epsilon, self._delta, self._users = epsilon, delta, users
         self._steps = {step.path: step for step in steps}
         assert steps[0].rows is not None
-        self._n_rows = steps[0].rows.shape[0]
+        n_rows = steps[0].rows.shape[0]
         self._deltas: dict[str, float] = {}
         self._plans = {step.path: self._trial(step) for step in steps}
         # Failures of all steps together are those that one of them would have.
@@ -280,7 +280,7 @@ class StepBudgets:
             self._plans |= {path: self._trial(self._steps[path]) for path in fail}
         self._failure = math.fsum(plan.failure for plan in self._plans.values())
         self._relation = _common_relation(self._plans, users is not None)
-        n_public = self._n_rows if self._relation[0] is Unit.ROW else None
+        n_public = n_rows if self._relation[0] is Unit.ROW else None
         self.n_public = n_public if users is None else len(users)  # who are replaced
         costing = {
             path: self._steps[path].estimator
@@ -301,29 +301,29 @@ class StepBudgets:
             remarks=tuple(self._remarks()),
             failure=self._failure,
         )
+        doubts = []
         for path, share in self.step_shares.items():
             # What the form of a step's rows does not allow is said before the charge.
-            share.check(planned_within(self._steps[path], share), None)
+            plan = planned_within(self._steps[path], share)
+            share.check(plan, None)
+            noisy = (said for said in plan.remarks if said.concern is Concern.NOISE)
+            doubts += [Remark(f"{path}: {said}", said.concern) for said in noisy]
+        self.plan = replace(self.plan, remarks=(*self.plan.remarks, *doubts))
 
-    def check_forms(self, X: Any, y: Any, table: Rows) -> None:
-        """Try the fit of each step until it would be charged; X has `table`'s form."""
+    def check_forms(self, y: Any) -> None:
+        """Try the fit of each step until it would be charged."""
         for path, share in self.step_shares.items():
-            step, targets = self._steps[path], y
-            assert step.rows is not None
-            rows = step.rows
-            if rows is table and not rows.own:  # of a table on a cluster
-                rows = Rows(X)
-            elif is_on_cluster(y):
-                targets = np.zeros(self._n_rows, dtype=object)
+            step = self._steps[path]
+            one, rows = step.estimator, step.rows
+            assert rows is not None
             with naming(path):
-                named = not rows.own and _takes_names(step.estimator)
-                if named and not _gets_array(step):
-                    if get_tags(step.estimator).target_tags.required:
-                        deferred_targets(step.estimator, targets, self._n_rows)
+                if not rows.own and _takes_names(one) and not _gets_array(step):
+                    if get_tags(one).target_tags.required:
+                        deferred_targets(one, y, rows.shape[0])
                     continue
                 if not rows.own:
                     rows = replace(rows, X=zeros(rows.shape, like=rows.X))
-                with_any_width(rows, functools.partial(_try, step, share, targets))
+                with_any_width(rows, functools.partial(_try, step, share, y))
 
     def _trial(self, step: Step) -> PrivacyPlan:
         """Plan a step with arbitrary noise, to determine the kind of its releases."""
@@ -415,7 +415,7 @@ class StepBudgets:
     def plan_of_fit(self) -> PrivacyPlan:
         """Return the plan with the actual releases of a fit."""
         mechanisms: list[Mechanism] = []
-        remarks = list(self.plan.remarks)
+        remarks = list(self._remarks())
         for path, share in self.step_shares.items():
             if share.plan is None:
                 if path in self.weights:  # no columns remained
