@@ -37,6 +37,7 @@ from ..accounting._ledger.planned_fits import (
 from ..mechanisms import Assumption
 from ..mechanisms._plan import html_table
 from .estimator import PrivateEstimator, TableEstimator, published_copy
+from .sklearn_compat import output_container
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
 
@@ -262,7 +263,8 @@ def _keeps(element, feature, named: bool, of_users: bool) -> bool:
     if not of_users or own is None or not is_known(element):
         return False
     if getattr(element, "_puts_users_first", False):
-        return feature in (0, own)
+        frames = output_container(element) != "default"
+        return feature == (own if named and frames else 0)
     return named and isinstance(element, TableEstimator) and feature == own
 
 

@@ -240,7 +240,7 @@ def fitted_within_budget(
     for part in fitted_within(model):  # a pipeline has fitted copies of its steps
         if isinstance(part, PrivateEstimator):
             part._set_source(None, None)
-            vars(part).pop("_fit_limit", None)
+            part.__dict__.pop("_fit_limit", None)
             part.accountant, part._made_in = search.accountant, noted
     return model
 

@@ -165,16 +165,18 @@ def planned(search: Any, X: Any) -> Planned:
     columns = users_within(search.estimator) if relation[0] is Unit.USER else []
     users = next(iter(columns), None)
     n_units = _n_units(X, relation, users)
-    plans, failure, highest = (), -1.0, 0.0
+    failure, highest = -1.0, 0.0
     while highest > failure:  # twice, if values of single rows may be released
         failure = highest
         budgets = _budgets(search, n_units, relation, len(candidates) - 1, failure)
         given = X, relation, budgets.mu_fit, users
         found = [check_candidate(search, one, *given) for one in candidates]
-        models, plans = zip(*found, strict=True)
-        highest = min(max(p.failure for p in plans) * (1.0 + ROUNDING), 1.0)
+        most = max(plan.failure for _, plan in found)
+        highest = min(most * (1.0 + ROUNDING), 1.0)
     plan = _plan(search, budgets, relation, failure)
-    doubts = {r: None for p in plans for r in p.remarks if r.concern is Concern.NOISE}
+    said = (remark for _, own in found for remark in own.remarks)
+    doubts = dict.fromkeys(one for one in said if one.concern is Concern.NOISE)
+    models = tuple(model for model, _ in found)
     return Planned(candidates, models, users, budgets, plan, list(doubts))
 
 

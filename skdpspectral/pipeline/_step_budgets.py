@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
 from .._base.privacy_report import is_known, passes_rows
-from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
 from .._tables.columns import refuse_nullable_integers
 from .._tables.ids import UserRows
 from .._tables.table import deferred_rows, deferred_targets, table_shape
@@ -317,7 +317,7 @@ class StepBudgets:
             one, rows = step.estimator, step.rows
             assert rows is not None
             with naming(path):
-                if not rows.own and _takes_names(one) and not _gets_array(step):
+                if not rows.own and _takes_names(one):
                     if get_tags(one).target_tags.required:
                         deferred_targets(one, y, rows.shape[0])
                     continue
@@ -432,16 +432,6 @@ def _takes_names(estimator: Any) -> bool:
     params = estimator.get_params(deep=False)
     named = (v for name, v in params.items() if name.endswith("_feature"))
     return any(isinstance(value, str) for value in named)
-
-
-def _gets_array(step: Step) -> bool:
-    """Return whether the rows of a step come from one that puts out arrays."""
-    *_, last = (None, *(one for _, one in step.behind if is_estimator(one)))
-    while composition_of(last) is Composition.PIPELINE and not is_private(last):
-        last = last.steps[-1][1]
-    joins = composition_of(last) in (Composition.UNION, Composition.COLUMNS)
-    arrays = joins or isinstance(last, PrivateEstimator)
-    return arrays and not step.within and output_container(last) == "default"
 
 
 def _try(step: Step, share: StepShare, y: Any, X: Any) -> None:

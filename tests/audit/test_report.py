@@ -367,6 +367,7 @@ def test_what_was_fitted_counts_as_much_as_the_parameters(fitted, now, reason):
 
 # -- ids -------------------------------------------------------------------------------
 
+EMBEDDING = DPItemEmbedding(user_feature="user", rating_range=(1, 5))
 PASSED = columns([("s", DPPCA(), [1, 2])], remainder="passthrough")
 TABLE = DPTableVectorizer(user_feature="user")
 
@@ -394,6 +395,7 @@ TABLE = DPTableVectorizer(user_feature="user")
         ),
         make_pipeline(DPTableVectorizer(), NAMED),
         make_pipeline(TABLE, LRSRegressor(user_feature="v")),
+        make_pipeline(clone(EMBEDDING), NAMED),
     ],
 )
 def test_ids_that_may_be_others_are_flagged(estimator):
@@ -406,7 +408,7 @@ def test_ids_that_may_be_others_are_flagged(estimator):
     "estimator",
     [
         make_pipeline(DPItemEmbedding(user_feature=2, rating_range=(1, 5)), FIRST),
-        make_pipeline(DPItemEmbedding(user_feature="user", rating_range=(1, 5)), NAMED),
+        make_pipeline(EMBEDDING.set_output(transform="pandas"), NAMED),
         make_pipeline("passthrough", None, FIRST),
         make_pipeline(FunctionTransformer(), FIRST),
         make_pipeline(TABLE, NAMED),

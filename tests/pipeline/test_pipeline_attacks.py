@@ -3,17 +3,14 @@
 Whatever does, nothing is released beyond what was charged.
 """
 
-import multiprocessing
 import os
 import pickle
-import signal
 import traceback
 import warnings
 
 import numpy as np
 import polars as pl
 import pytest
-from compositions import allow_own_code
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -191,40 +188,6 @@ def test_a_forked_child_releases_nothing():
     os.waitpid(model["meddling"].done_[0], 0)
     os.close(read)
     assert model.privacy_.mu == pytest.approx(MU, rel=1e-9)
-
-
-def _die_in_the_middle(path):
-    accountant = PrivacyAccountant(path=path)
-    allow_own_code()
-
-    def meddle(step):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    meddled(meddle, accountant=accountant).fit(X)
-
-
-@pytest.mark.slow
-def test_a_killed_process_stays_charged(tmp_path):
-    path = str(tmp_path / "ledger.db")
-    PrivacyAccountant(path=path)
-    process = multiprocessing.get_context("spawn").Process(
-        target=_die_in_the_middle, args=(path,)
-    )
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    (entry,) = PrivacyAccountant(path=path).ledger
-    assert entry.epsilon == pytest.approx(1.0)
-
-
-@pytest.mark.usefixtures("own_code")
-def test_an_interrupt_stays_charged():
-    def meddle(step):
-        raise KeyboardInterrupt
-
-    with PrivacyAccountant() as accountant, pytest.raises(KeyboardInterrupt):
-        meddled(meddle).fit(X)
-    assert len(accountant.ledger) == 1
 
 
 class Sampler(Function):
