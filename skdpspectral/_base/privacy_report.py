@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from joblib import Memory
@@ -147,9 +146,9 @@ def privacy_report(estimator) -> PrivacyReport:
     return PrivacyReport(tuple(_Walk().verdicts(Step("", estimator))))
 
 
-def report_after_charge(estimator, users=None) -> PrivacyReport:
-    """Return the report on what is charged before its fits; a search has `users`."""
-    walk = _Walk(charged=True, users=users)
+def report_after_charge(estimator) -> PrivacyReport:
+    """Return the report on what is charged before its fits."""
+    walk = _Walk(charged=True)
     return PrivacyReport(tuple(walk.verdicts(Step("", estimator))))
 
 
@@ -283,7 +282,6 @@ class _Walk:
     """Verdicts on the steps of an estimator, and what is known before it is fitted."""
 
     charged: bool = False  # errors of its steps come after the charge, and are hidden
-    users: Any = None  # the column of users that a search scores
     share: str = ""  # what a fit spends, where it has no budget of its own
     void: list[str] = field(default_factory=list)  # leaks into later steps
 
@@ -363,21 +361,7 @@ class _Walk:
                 return f"its guarantee is void: {leak!r} before it leaks"
         if isinstance(one, TableEstimator):
             return None  # rows are protected, whichever of their columns is passed on
-        return self._reason_of_other_users(step) or _reason_of_ids(step)
-
-    def _reason_of_other_users(self, step: Step) -> str | None:
-        """Return why the scored users are others than the fitted ones, or None."""
-        feature, users = getattr(step.estimator, "user_feature", None), self.users
-        named = isinstance(feature, str)
-        if None in (feature, users) or named != isinstance(users, str):
-            return None  # a name and a position may be of one column
-        moved = any(getattr(e, "_puts_users_first", False) for _, e in step.behind)
-        if moved or feature == users:
-            return None
-        return (
-            f"it has user_feature={feature!r}, and the scorer {users!r}: a user of one "
-            "column moves rows of others in another; use the same in both"
-        )
+        return _reason_of_ids(step)
 
 
 def _reason_of_composition(one) -> str | None:

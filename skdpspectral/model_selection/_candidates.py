@@ -186,16 +186,17 @@ def check_candidate(
     """
     with named(candidate):
         model = candidate_model(search.estimator, candidate, mu)
-        leaks = report_after_charge(model, users).leaks
+        leaks = report_after_charge(model).leaks
         if leaks:
             raise CandidateError(
                 f"{leaks[0].name} ({leaks[0].estimator}) leaks: {leaks[0].reason}; a "
                 "search is private only if every step is"
             )
-        if relation[0] is Unit.USER and not users_within(model):
+        own = next(iter(users_within(model)), None)
+        if relation[0] is Unit.USER and (own is None or own != users):
             raise CandidateError(
-                "user_feature=None treats all rows as the rows of one user: a search "
-                "passes no users; name their column with user_feature"
+                f"user_feature={own!r} must name the column of users, and the same in "
+                "all candidates: a search passes no users"
             )
         plan = model.plan_for(X)
         FitLimit(mu, 1.0, relation).charge(plan)

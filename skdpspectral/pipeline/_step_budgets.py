@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.utils import get_tags
 
-from .._base.estimator import PrivateEstimator
+from .._base.estimator import PrivateEstimator, TableEstimator
 from .._base.privacy_report import is_known, passes_rows
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
 from .._tables.columns import refuse_nullable_integers
@@ -125,7 +125,24 @@ def private_steps(steps: Iterable[Step], by_user: bool) -> list[Step]:
         )
     for step in private:
         _check_step(step.path, step.estimator, by_user)
+    _check_users(private)
     return private
+
+
+def _check_users(private: list[Step]) -> None:
+    """Refuse steps that protect users of different columns of the table."""
+    columns = {
+        step.path: step.estimator.user_feature
+        for step in private
+        if getattr(step.estimator, "user_feature", None) is not None
+        and not isinstance(step.estimator, TableEstimator)  # which protects rows
+        and not any(hasattr(e, "_puts_users_first") for _, e in step.behind)
+    }
+    if len(set(columns.values())) > 1:
+        raise ValueError(
+            f"user_feature must be one column in all steps, got {columns}: a user of "
+            "one column has rows of several users of another"
+        )
 
 
 def planned_within(step: Step, share: StepShare) -> PrivacyPlan:

@@ -463,25 +463,6 @@ def test_a_private_search_is_reported_with_its_steps():
     assert [step.verdict for step in report][-1] == "LEAKS"
 
 
-@pytest.mark.parametrize(
-    ("model", "users", "private"),
-    [
-        (LRSRegressor(user_feature=1), 0, False),
-        (LRSRegressor(user_feature="a"), "b", False),
-        (make_pipeline("passthrough", LRSRegressor(user_feature=1)), 0, False),
-        (FIRST, 0, True),
-        (FIRST, "user", True),
-        (make_pipeline(TABLE, NAMED), "user", True),
-        (make_pipeline(DPItemEmbedding(user_feature=2), FIRST), 2, True),
-    ],
-)
-def test_users_of_fits_and_scores_are_one_column(model, users, private):
-    """One user of the first column moves rows of others between folds of another."""
-    report = rules.report_after_charge(model, users)
-    assert report.private is private
-    assert ("and the scorer" in str(report)) is not private
-
-
 def test_what_a_report_looks_like():
     report = privacy_report(make_pipeline(StandardScaler(), DPPCA()))
     assert (

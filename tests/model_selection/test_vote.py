@@ -610,6 +610,19 @@ def test_users_who_are_replaced_are_dealt_by_rank(asked, monkeypatch):
         users_search(n_blocks="auto").fit(table, y)
 
 
+def test_candidates_protect_users_of_one_column():
+    """One user of the first column moves rows of others between folds of another."""
+    table, y = users_table()
+    for column in (1, None):
+        made = users_search().set_params(param_grid={"user_feature": [column]})
+        with (
+            PrivacyAccountant() as accountant,
+            pytest.raises(ValueError, match="the same in all candidates"),
+        ):
+            made.fit(table, y)
+        assert not accountant.ledger
+
+
 def test_an_empty_block_votes_for_nobody(asked):
     table, y = users_table(3)
     users_search(noise_seed=0).fit(table, y)

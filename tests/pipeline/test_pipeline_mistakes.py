@@ -14,7 +14,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     Normalizer,
@@ -27,6 +27,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPItemEmbedding,
     DPStandardScaler,
     FederatedDPPCA,
     LRSRegressor,
@@ -132,6 +133,12 @@ MISTAKES = {
     "rows and users": (
         lambda: pipeline(DPStandardScaler(), LRSRegressor()),
         r"'dpstandardscaler' protects one row.*'lrsregressor' one user.*choose",
+    ),
+    "users of two columns": (
+        lambda: pipeline(
+            FeatureUnion([("a", embedding(0, 1)), ("b", embedding(1, 0))])
+        ),
+        r"user_feature must be one column in all steps.*'featureunion__b': 1",
     ),
     "two relations": (
         lambda: pipeline(
@@ -246,6 +253,11 @@ MISTAKES = {
         r"step 'lrsmlpregressor'.*fit it outside|leaks",
     ),
 }
+
+
+def embedding(user, item):
+    given = {"items": range(9), "rating_range": (1, 5)}
+    return DPItemEmbedding(user_feature=user, item_feature=item, **given)
 
 
 def samples_of_users():
