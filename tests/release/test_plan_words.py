@@ -62,7 +62,7 @@ def test_remarks_of_steps_keep_their_weight():
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = make_private_pipeline(DPStandardScaler(), DPPCA(1))
     second = str(model.plan_for(X)).splitlines()[1]
-    assert "details()" in second
+    assert second.startswith("dpstandardscaler: 300 rows are too few")
     assert str(model.fit(X).privacy_).splitlines()[1].startswith("dppca: Rows are")
 
 
