@@ -79,7 +79,7 @@ def made_up_rows(X: Any, known: dict, numbers: bool) -> Any:
         return sparse.csr_matrix(np.stack(dense, axis=1).astype(X.dtype))
     names = column_names(X)
     if names is None:
-        if not isinstance(X, (np.ndarray, list, tuple)):
+        if hasattr(X, "shape") and not isinstance(X, np.ndarray):
             raise TypeError(
                 "X must be an array, lists, a sparse matrix or a dataframe, got "
                 f"{type(X).__name__}: convert it first"

@@ -250,7 +250,10 @@ def sliceable_targets(y: Any) -> Any:
     """Return targets of which rows can be taken; lists stay lists."""
     if hasattr(y, "to_pylist"):
         return y.to_pylist()
-    return list(y) if isinstance(y, tuple) else y
+    if isinstance(y, tuple):
+        return list(y)
+    kept = y is None or isinstance(y, (list, range)) or hasattr(y, "shape")
+    return y if kept else read_entries(y, "y")
 
 
 def elected(
