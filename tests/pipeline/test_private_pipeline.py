@@ -229,6 +229,7 @@ def test_widths_that_a_release_decides():
     ids=str,
 )
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("own_code")  # classes that the checks have in y
 def test_checks_of_scikit_learn(steps, epsilon):
     model = make_private_pipeline(*steps, epsilon=epsilon, noise_seed=0)
     results = check_estimator(model, on_skip=None, on_fail=None)
