@@ -42,6 +42,15 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture
+def own_code(monkeypatch):
+    """Let pipelines fit steps that the report does not know."""
+    from skdpspectral._base.privacy_report import PrivacyReport
+    from skdpspectral.pipeline import _pipeline
+
+    monkeypatch.setattr(_pipeline, "report_after_charge", lambda _: PrivacyReport(()))
+
+
 @pytest.fixture(autouse=True)
 def generators_of_modules_start_anew(request, _states_of_generators={}):  # noqa: B006
     """Let no test draw what depends on which tests drew before it.

@@ -77,7 +77,7 @@ NARROWER = {
     "_messages/messages.py": {"_linalg", "mechanisms"},
 }
 # What is known of sparse columns: of steps of scikit-learn, and of made-up tables.
-COMPOSITIONS = {"_base/privacy_report.py", "_base/made_up.py"}
+COMPOSITIONS = {"_base/privacy_report.py"}
 SERVER_SIDE = {"_linalg", "_messages", "mechanisms"}
 # A client is told what to release: only the task knows an estimator.
 PROTOCOL = [f"_federated_{part}.py" for part in ("queries", "client", "server")]

@@ -36,11 +36,11 @@ def measure(epsilon, seed):
     for name, given in (("categories found", None), ("categories public", categories)):
         parameters = {} if given is None else {"categories": given}
         model = make_private_pipeline(
-            DPTableVectorizer(**parameters, noise_seed=seed),
-            DPAdamClassifier(classes=[0, 1], noise_seed=seed),
+            DPTableVectorizer(**parameters),
+            DPAdamClassifier(classes=[0, 1]),
             epsilon=epsilon,
             delta=1e-6,
-            on_leak="warn",  # seeds
+            noise_seed=seed,
         ).fit(X, y)
         found[name] = model.score(X_test, y_test)
         if given is None:

@@ -35,7 +35,6 @@ from cells import Cells
 from real_tables import load_adult, load_jester
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import Pipeline
 from tables import print_row, with_error
 
 from skdpspectral import (
@@ -53,8 +52,9 @@ from skdpspectral.model_selection import (
     PrivateSearchCV,
     PrivateSplit,
 )
-from skdpspectral.model_selection._candidates import candidate_model, private_parts
+from skdpspectral.model_selection._candidates import candidate_model
 from skdpspectral.neural_network import Adam
+from skdpspectral.pipeline import PrivatePipeline
 
 DELTA = 1e-6
 # Splits on which the best candidate is looked for, by who may look.
@@ -119,6 +119,23 @@ class Pixel(Rows):
         return -float(np.mean(errors**2))
 
 
+# Equal costs of components and classifier, and that of epsilon = .3 beside 1.
+WITHOUT = {
+    "scaler": ["passthrough"],
+    "shares": [{"components": 0.5, "classifier": 0.5}],
+}
+
+
+def with_scaler(scaler):
+    """Return a part of a grid with a private scaler, at a small cost."""
+    costs = {"scaler": gaussian_mu(0.3, DELTA), "components": gaussian_mu(1.0, DELTA)}
+    squares = {name: mu**2 for name, mu in costs.items()}
+    squares["classifier"] = squares["components"]
+    total = sum(squares.values())
+    shares = {name: square / total for name, square in squares.items()}
+    return {"scaler": [scaler], "shares": [shares]}
+
+
 class Labels(Rows):
     """Classes of digits, by a pipeline whose steps are all private."""
 
@@ -134,17 +151,17 @@ class Labels(Rows):
             optimizer=Adam(sampling="in-turn", moments="jme"),
         )
         steps = [("components", DPPCA()), ("classifier", last)]
-        self.estimator = Pipeline([("scaler", "passthrough"), *steps])
+        self.estimator = PrivatePipeline([("scaler", "passthrough"), *steps])
         box = (0.0, 1.0)
         shared = {
             "components__n_components": [20, 10, 40],
             "classifier__optimizer__learning_rate": [0.1, 0.02, 0.5],
             "classifier__n_epochs": [10, 30],
         }
-        scaler = DPStandardScaler(epsilon=0.3, bounds=box, unseen="keep")
+        scaler = DPStandardScaler(bounds=box, unseen="keep")
         self.grid = [
-            {"scaler": ["passthrough"], "components__bounds": [box], **shared},
-            {"scaler": [scaler], "components__bounds": [None], **shared},
+            {**WITHOUT, "components__bounds": [box], **shared},
+            {**with_scaler(scaler), "components__bounds": [None], **shared},
         ]
         self.first = {name: values[0] for name, values in self.grid[0].items()}
 
@@ -162,12 +179,13 @@ class Units(Labels):
         self.data = self.data * 10.0 ** np.random.default_rng(0).uniform(
             -1.0, 1.0, n_features
         )
-        self.grid = {
-            "scaler": ["passthrough", DPStandardScaler(epsilon=0.3, unseen="keep")],
+        shared = {
             "components__n_components": [20, 10, 40],
             "classifier__optimizer__learning_rate": [0.1, 0.5],
         }
-        self.first = {name: values[0] for name, values in self.grid.items()}
+        scaler = DPStandardScaler(unseen="keep")
+        self.grid = [{**WITHOUT, **shared}, {**with_scaler(scaler), **shared}]
+        self.first = {name: values[0] for name, values in self.grid[0].items()}
 
 
 class Ratings:
@@ -256,8 +274,7 @@ def fitted(task, rows, epsilon, candidate):
     try:
         if epsilon is None:
             model = candidate_model(task.estimator, candidate, 1.0)
-            for part in private_parts(model).values():
-                part.set_params(epsilon=None)
+            model.set_params(epsilon=None)
         else:
             mu = gaussian_mu(epsilon, DELTA)
             model = candidate_model(task.estimator, candidate, mu)

@@ -287,8 +287,6 @@ X : array-like or dataframe
     Rows in a form that the first step accepts.
 y : array-like or None, default=None
     Targets.
-**params : dict
-    Metadata for the steps, as in :class:`~sklearn.pipeline.Pipeline`.
 [plan_of_rows]
 Parameters
 ----------

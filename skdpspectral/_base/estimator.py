@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import copy
 import functools
 import inspect
@@ -15,7 +14,7 @@ import traceback
 import types
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Real
 from operator import methodcaller
@@ -117,23 +116,6 @@ class _Copier(pickle.Pickler):
             self._kept.append(make())
             self._places[id(obj)] = (len(self._kept) - 1, obj)
         return self._places[id(obj)][0]
-
-
-# Doubts about all fits that are planned, for who plans fits of others.
-_noted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
-    "noted", default=None
-)
-
-
-@contextlib.contextmanager
-def noted_caveats() -> Iterator[list[str]]:
-    """Collect caveats about fits planned in this context, from public numbers."""
-    noted: list[str] = []
-    token = _noted.set(noted)
-    try:
-        yield noted
-    finally:
-        _noted.reset(token)
 
 
 class OutputUnits(NamedTuple):
@@ -299,9 +281,6 @@ class PrivateEstimator(BaseEstimator):
             relation = {"unit": Unit.USER}
         plan = statistic.plan(epsilon, delta, **named, **relation)
         caveats = (*statistic.caveats(plan), *self._caveats(statistic, plan))
-        noted = _noted.get()
-        if noted is not None:
-            noted.extend(caveats)
         if in_fit:
             for caveat in caveats:
                 warn(caveat, NoisyFitWarning)
@@ -335,11 +314,6 @@ class PrivateEstimator(BaseEstimator):
     def _by_user(self, unread, users):
         """Return the form of one row of each user, if `users` or a pipeline has ids."""
         if users is not None:
-            if self._own_share() is not None:
-                raise ValueError(
-                    "users must not be given to a step: name the column of ids with "
-                    "user_feature of the private pipeline"
-                )
             self._users = users_of_rows(users, unread.shape[0])
         self._users = users = self._users_at_hand()
         if users is None:

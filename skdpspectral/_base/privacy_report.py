@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
-from typing import Any
+from numbers import Integral
 
 import numpy as np
 from joblib import Memory
@@ -37,9 +36,12 @@ from ..accounting._ledger.planned_fits import (
 from ..mechanisms import Assumption
 from ..mechanisms._plan import html_table
 from .estimator import PrivateEstimator, TableEstimator, published_copy
-from .made_up import DEFAULT_NAMES
+from .sklearn_compat import output_container
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
+
+# Columns of ratings; where they are only numbered, users are first, items second.
+DEFAULT_NAMES = ("user_id", "item_id")
 
 _UNKNOWN = "unknown: treat as a leak"
 
@@ -144,9 +146,9 @@ def privacy_report(estimator) -> PrivacyReport:
     return PrivacyReport(tuple(_Walk().verdicts(Step("", estimator))))
 
 
-def report_after_charge(estimator, users=None) -> PrivacyReport:
-    """Return the report on what is charged before its fits; a search has `users`."""
-    walk = _Walk(charged=True, users=users)
+def report_after_charge(estimator) -> PrivacyReport:
+    """Return the report on what is charged before its fits."""
+    walk = _Walk(charged=True)
     return PrivacyReport(tuple(walk.verdicts(Step("", estimator))))
 
 
@@ -182,15 +184,16 @@ _INSTEAD = {
 
 
 def is_known(estimator) -> bool:
-    """Return whether an estimator's code is from scikit-learn or this library."""
+    """Return whether code and methods are of scikit-learn or this library."""
     known = type(estimator).__module__.partition(".")[0] in ("sklearn", "skdpspectral")
-    return known and not has_own_methods(estimator)
+    own = getattr(estimator, "__dict__", {})
+    return known and not any(callable(getattr(type(estimator), n, 0)) for n in own)
 
 
-def has_own_methods(one) -> bool:
-    """Return whether an object's attributes replace methods of its class."""
-    own = getattr(one, "__dict__", {})
-    return any(callable(getattr(type(one), name, None)) for name in own)
+def passes_rows(step) -> bool:
+    """Return whether a step passes on its rows as they are."""
+    identity = type(step) is FunctionTransformer and step.func is None
+    return identity or step is None or step == "passthrough"
 
 
 def _reason_of_leak(estimator) -> str | None:
@@ -228,61 +231,49 @@ def _reason_of_function(step: FunctionTransformer) -> str | None:
     )
 
 
-def _is_silent(step) -> bool:
-    """Return whether a stateless step raises and warns for no number."""
-    return isinstance(step, FunctionTransformer) and not step.validate
-
-
 # -- ids of users and clients ------------------------------------------------------
-
-_IDS = ("user_feature", "client_feature", "item_feature")
 
 
 def _reason_of_ids(step: Step) -> str | None:
     """Return why a column of ids may be another one, or changed; None if it is not."""
     one = step.estimator
-    for parameter in _IDS:
+    for parameter in ("user_feature", "client_feature", "item_feature"):
         feature = getattr(one, parameter, None)
-        named = isinstance(feature, str)
-        named = named and not (
-            hasattr(one, "item_feature") and feature in DEFAULT_NAMES
-        )
-        if feature is None:
-            continue
-        if step.within is not None and not named:
-            changed: str | None = step.within
-        else:
-            changed = _changed_by(feature, step.behind, parameter, named)
-        if changed is not None:
+        default = feature in DEFAULT_NAMES and hasattr(one, "item_feature")
+        named = isinstance(feature, str) and not default
+        changed = [] if named or step.within is None else [step.within]
+        asked = feature, named, parameter == "user_feature"
+        changed += [path for path, one in step.behind if not _keeps(one, *asked)]
+        if feature is not None and changed:
             return (
                 f"{_UNKNOWN}; {parameter}={feature!r} may be another column behind "
-                f"{changed!r}, or have other ids: put the estimator first, or behind "
-                "DPTableVectorizer(user_feature=...) with the same name"
+                f"{changed[-1]!r}, or have other ids: put the estimator first, or "
+                "behind DPTableVectorizer(user_feature=...) with the same name"
             )
     return None
 
 
-def _changed_by(feature, behind, parameter: str, named: bool) -> str | None:
-    """Return the path of a step that may move or change ids; None if none does."""
-    for path, element in reversed(behind):
-        if element is None or element == "passthrough":
-            continue
-        if type(element) is FunctionTransformer and element.func is None:
-            continue
-        if getattr(element, "_puts_users_first", False) and is_known(element):
-            kept = feature in (0, element.user_feature)
-            return None if parameter == "user_feature" and kept else path
-        # As ColumnTransformer writes names: remainder__user_id.
-        last = feature.rpartition("__")[2] if named else None
-        passes = isinstance(element, TableEstimator) and last is not None
-        if not passes or getattr(element, "user_feature", None) != last:
-            return path
-    return None
+def _keeps(element, feature, named: bool, of_users: bool) -> bool:
+    """Return whether ids of a column are the same behind an estimator."""
+    if passes_rows(element):
+        return True
+    own = getattr(element, "user_feature", None)
+    if not of_users or own is None or not is_known(element):
+        return False
+    if getattr(element, "_puts_users_first", False):
+        frames = output_container(element) != "default"
+        return feature == (own if named and frames else 0)
+    return named and isinstance(element, TableEstimator) and feature == own
 
 
 # -- the verdicts ------------------------------------------------------------------
 
 _FOREIGN = f"{_UNKNOWN}; its class derives from a known one, or has its own methods"
+
+_EARLY = (
+    "may raise an error or warn about values: use make_private_pipeline, which is "
+    "charged first and silences warnings of numpy"
+)
 
 
 @dataclass(frozen=True)
@@ -290,7 +281,6 @@ class _Walk:
     """Verdicts on the steps of an estimator, and what is known before it is fitted."""
 
     charged: bool = False  # errors of its steps come after the charge, and are hidden
-    users: Any = None  # the column of users that a search scores
     share: str = ""  # what a fit spends, where it has no budget of its own
     void: list[str] = field(default_factory=list)  # leaks into later steps
 
@@ -305,7 +295,7 @@ class _Walk:
 
     def _verdict(self, step: Step) -> Iterator[StepReport]:
         one, kind = step.estimator, type(step.estimator).__name__
-        path = step.path or kind.lower()
+        path, reason = step.path or kind.lower(), None
         if isinstance(one, PrivateEstimator):
             yield from self._private(step, path)
         elif step.kind is Composition.FROZEN and is_known(one):
@@ -320,39 +310,33 @@ class _Walk:
             yield StepReport(path, str(one), STATELESS, "does nothing")
         else:
             reason = _reason_of_leak(one)
-            if reason is None and not self.charged and not _is_silent(one):
+            silent = isinstance(one, FunctionTransformer) and not one.validate
+            if reason is None and not self.charged and not silent:
                 reason = _EARLY
             verdict = STATELESS if reason is None else LEAKS
             yield StepReport(path, kind, verdict, reason or "its fit uses no values")
 
     def _private(self, step: Step, path: str) -> Iterator[StepReport]:
         """Yield verdicts on a private estimator, and on what it contains."""
-        one, said, inside = step.estimator, "", list[StepReport]()
-        if step.kind is Composition.PIPELINE and is_known(one):
-            share = "each fit spends a share of the pipeline's budget"
-            plain = Pipeline(one.steps, memory=one.memory)
-            walk = replace(self, charged=True, share=share)
-            inside = list(walk.verdicts(replace(step, estimator=plain)))
-            said = " on all steps"
-        elif step.kind is Composition.SEARCH and is_known(one):
-            name = f"{step.path}__estimator" if step.path else "estimator"
-            path, share = step.path or "search", "each fit spends a share of the "
-            walk = replace(self, charged=True, share=f"{share}search's budget")
-            model = replace(step, path=name, estimator=one.estimator)
-            inside = list(walk.verdicts(model))
-            said = (
-                " on all of its fits, of which only the last is released; candidates "
-                "that leak are refused"
-            )
+        one, inside = step.estimator, list[StepReport]()
+        share, said = self.share or _spent(one), ""
+        if step.kind in (Composition.PIPELINE, Composition.SEARCH) and is_known(one):
+            if step.kind is Composition.PIPELINE:
+                whole, said, name = "pipeline", " on all steps", step.path
+                inner = Pipeline(one.steps, memory=one.memory)
+            else:
+                whole, said, name = "search", " on all fits", f"{path}__estimator"
+                inner = one.estimator
+            own = f"each fit spends a share of the {whole}'s budget"
+            walk = replace(self, charged=True, share=own)
+            inside = list(walk.verdicts(replace(step, path=name, estimator=inner)))
         yield from inside
         reason = self._reason_of_private(step)
         if reason is None and any(found.verdict == LEAKS for found in inside):
             reason = "a step leaks: its fit is refused"
-        if reason is not None:
-            yield StepReport(path, type(one).__name__, LEAKS, reason)
-            return
-        reason = f"{self.share or _spent(one)}{said}{_conditions(one)}"
-        yield StepReport(path, type(one).__name__, PRIVATE, reason)
+        verdict = PRIVATE if reason is None else LEAKS
+        reason = reason or f"{share}{said}{_conditions(one)}"
+        yield StepReport(path, type(one).__name__, verdict, reason)
 
     def _reason_of_private(self, step: Step) -> str | None:
         """Return why a private estimator is not private; None if it is."""
@@ -376,28 +360,7 @@ class _Walk:
                 return f"its guarantee is void: {leak!r} before it leaks"
         if isinstance(one, TableEstimator):
             return None  # rows are protected, whichever of their columns is passed on
-        return self._reason_of_other_users(step) or _reason_of_ids(step)
-
-    def _reason_of_other_users(self, step: Step) -> str | None:
-        """Return why the scored users are others than the fitted ones, or None."""
-        feature, users = getattr(step.estimator, "user_feature", None), self.users
-        named = isinstance(feature, str)
-        if None in (feature, users) or named != isinstance(users, str):
-            return None  # a name and a position may be of one column
-        if (feature.rpartition("__")[2] if named else feature) == users:
-            return None
-        if any(getattr(e, "_puts_users_first", False) for _, e in step.behind):
-            return None
-        return (
-            f"it has user_feature={feature!r}, and the scorer {users!r}: a user of one "
-            "column moves rows of others in another; use the same in both"
-        )
-
-
-_EARLY = (
-    "may raise an error or warn about values: use make_private_pipeline, which is "
-    "charged first and silences warnings of numpy"
-)
+        return _reason_of_ids(step)
 
 
 def _reason_of_composition(one) -> str | None:
@@ -432,38 +395,32 @@ def _is_dense(part) -> bool:
     return kind is None and isinstance(part, PrivateEstimator) and not sparse
 
 
-def _conditions(estimator) -> str:
+def _conditions(one) -> str:
     """Return the conditions of a private estimator's guarantee."""
     said = ""
-    if estimator._given_noise() is not None:
+    if one._given_noise() is not None:
         said += "; privacy_plan states what that noise costs"
-    mechanism = getattr(estimator, "mechanism", estimator)
-    assumption = getattr(type(mechanism), "assumption", Assumption.NONE)
-    if assumption is not Assumption.NONE:
-        kind = type(mechanism).__name__
-        said += f"; only for rows of the model that {kind}(...) assumes"
-        if mechanism.calibration == "paper":
-            said += "; this is the papers' claim: the plan states the proven guarantee"
-    fitted = getattr(estimator, "privacy_", None)
-    if getattr(fitted, "assumption", None) is Assumption.SUMMED_PARTS:
-        said += f"; its results are private only {fitted.assumption.condition}"
+    fitted = getattr(one, "privacy_", None)
+    own = getattr(one, "assumption", getattr(fitted, "assumption", Assumption.NONE))
+    if own is not Assumption.NONE:
+        said += f"; its results are private only {own.condition}"
+    if getattr(one, "calibration", "") == "paper":
+        said += "; this is the papers' claim: the plan states the proven guarantee"
     return said
 
 
-def _spent(estimator) -> str:
-    """Describe the budget of a fit, or its range over clients."""
-    given = estimator._given_noise()
-    epsilon = _range(estimator.epsilon) if given is None else f"that of {given}"
-    return f"each fit spends epsilon={epsilon}, delta={_range(estimator.delta)}"
-
-
-def _range(side) -> str:
-    """Return one component of a budget, or the smallest and largest of clients."""
-    if not isinstance(side, Mapping):
-        return format(float(side), "g")
-    numbers = sorted(value for value in side.values() if isinstance(value, Real))
-    ends = dict.fromkeys(format(number, "g") for number in numbers[:1] + numbers[-1:])
-    return f"{' to '.join(ends)} (each client its own)"
+def _spent(one) -> str:
+    """Describe the budget of a fit, or of each client."""
+    given = one._given_noise()
+    sides = {"epsilon": one.epsilon, "delta": one.delta}
+    said = {
+        name: "its own for each client" if isinstance(side, Mapping) else f"{side:g}"
+        for name, side in sides.items()
+        if side is not None
+    }
+    if given is not None:
+        said["epsilon"] = f"that of {given}"
+    return f"each fit spends {', '.join(f'{k}={v}' for k, v in said.items())}"
 
 
 def publish(estimator):

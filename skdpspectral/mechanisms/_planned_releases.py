@@ -50,7 +50,6 @@ class Assumption(Word):
     NONE = "none"
     SPIKED_GAUSSIAN = "spiked-gaussian"
     SUMMED_PARTS = "summed-parts"  # several parties each add a share of the noise
-    NO_LEAKS = "no-leaks"  # a pipeline has steps that leak
 
     @property
     def condition(self) -> str:
@@ -58,7 +57,6 @@ class Assumption(Word):
         return {
             Assumption.SUMMED_PARTS: "against parties that see only sums and none of "
             f"their parts ({self})",
-            Assumption.NO_LEAKS: f"if the steps that leak reveal nothing ({self})",
         }.get(self, f"for data that satisfy the {self} assumption")
 
 

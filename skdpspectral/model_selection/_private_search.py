@@ -24,24 +24,24 @@ from .._base.strategies import check_arguments
 from .._tables.columns import read_quietly
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
+from ..accounting._ledger.planned_fits import estimators_within
 from ..mechanisms import check_count
 from ..metrics._private_scorer import PrivateScorer
 from ._candidates import (
     FitLimit,
     check_estimator,
-    checked_form,
     fitted_within_budget,
-    private_parts,
-    sliceable,
-    sliceable_targets,
 )
 from ._vote import (
     MIN_BLOCK_SIZE,
     ballot_of,
+    check_rows,
     elected,
     planned,
     rehearse,
     scorer_of_blocks,
+    sliceable,
+    sliceable_targets,
 )
 
 # Largest number of candidates, each of which is checked before the charge.
@@ -62,11 +62,10 @@ class PrivateSearchCV(
     Parameters
     ----------
     estimator : estimator
-        A private estimator of this package, or a pipeline whose fitted steps are all
-        private or harmless according to :func:`~skdpspectral.audit.privacy_report`.
-        Leave its `accountant` and `noise_seed` at None and pass them to the search
-        instead. A fit uses its whole budget, which private steps share in proportion to
-        the costs of their own epsilons. This estimator is the incumbent.
+        A private estimator of this package; several steps are a
+        :class:`~skdpspectral.pipeline.PrivatePipeline`. Leave its `accountant` and
+        `noise_seed` at None and pass them to the search instead. The search sets its
+        `epsilon`. This estimator is the incumbent.
     param_grid : dict or list of dicts
         Lists of values by parameter name, as in
         :class:`~sklearn.model_selection.GridSearchCV`, for at most 512 candidates. They
@@ -245,8 +244,8 @@ class PrivateSearchCV(
         n_rows = check_count("n_samples", n_samples)
         n_columns = check_count("n_features", n_features)
         places = {
-            f"estimator__{prefix}{name}": place
-            for prefix, part in private_parts(self.estimator).items()
+            f"{path}__{name}": place
+            for path, part in estimators_within(self).items()
             for place, name in enumerate(("user_feature", "item_feature"))
             if isinstance(getattr(part, name, None), str)
         }
@@ -258,12 +257,12 @@ class PrivateSearchCV(
         """Describe what a search on X will release and cost; nothing is fitted.
 
         Tables with text require this method, because the releases of their steps depend
-        on dtypes. A column of clients is read, if candidates have a `client_feature`.
+        on dtypes.
 
         {plan_of_rows}
         """
         self._check_parameters()
-        checked_form(self.estimator, X, None)
+        check_rows(X, None)
         return planned(self, X).plan
 
     def _check_parameters(self) -> None:
@@ -317,7 +316,7 @@ class PrivateSearchCV(
 
     def _found(self, X: Any, y: Any) -> dict[str, Any]:
         """Charge, ask the blocks, and fit; return the fitted attributes."""
-        unread = checked_form(self.estimator, X, y)
+        check_rows(X, y)
         found = planned(self, X)
         plan, budgets = found.plan, found.budgets
         ballot = ballot_of(self, found, X, scorer_of_blocks(self))
@@ -325,14 +324,14 @@ class PrivateSearchCV(
         # Warnings of blocks stay in them: these go by public numbers alone.
         if not budgets.n_blocks:
             warn(str(plan.remarks[0]), NoisyFitWarning)
-        for caveat in dict.fromkeys(found.caveats):
-            warn(f"of a candidate in param_grid: {caveat}", NoisyFitWarning)
+        for doubt in found.doubts:
+            warn(f"of a candidate in param_grid: {doubt}", NoisyFitWarning)
         steps = budgets.n_blocks + 1  # of the blocks, and of the last fit
         with fit_progress(self, steps) as progress:
             # It is charged here, and values are read from here on.
-            release, *read = self._start_release(plan, *unread, n_public=ballot.n_rows)
+            (release,) = self._start_release(plan, n_public=ballot.n_rows)
             progress.begin(X, y, plan)
-            X = read_quietly(lambda: sliceable(X, *read), "X could not be read")
+            X = read_quietly(lambda: sliceable(X), "X could not be read")
             y = read_quietly(lambda: sliceable_targets(y), "y could not be read")
             choice = elected(self, budgets, ballot, release, X, y, progress)
             index = 0 if choice.kept else choice.proposed

@@ -19,14 +19,12 @@ from typing import Any, NamedTuple
 import cloudpickle
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
+from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import Pipeline
 
-from .._base.estimator import noted_caveats
-from .._base.made_up import N_MADE_UP, check_form_of_others
 from .._base.personal import PersonalEstimator
 from .._base.sklearn_compat import FitProgress, take_rows
 from .._base.strategies import same_value
@@ -37,7 +35,16 @@ from .._release.noise import (
     public_order,
     without_recording,
 )
-from .._tables.columns import column_names, dtypes_of, read_column, read_quietly
+from .._tables.columns import (
+    column_names,
+    dtypes_of,
+    frame_of_arrow,
+    is_arrow,
+    read_column,
+    read_entries,
+    read_quietly,
+    refuse_on_cluster,
+)
 from .._tables.ids import encode_ids
 from .._tables.table import shape_of, table_shape
 from ..accounting import (
@@ -50,26 +57,20 @@ from ..accounting import (
 )
 from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.context import without_accountant
-from ..accounting._ledger.planned_fits import (
-    Rows,
-    estimators_within,
-    planned_fits,
-    steps_of,
-)
+from ..accounting._ledger.planned_fits import estimators_within
 from ..mechanisms import Concern, Neighbors, PrivacyPlan, Remark, Unit
 from ..metrics._private_scorer import PrivateScorer
 from ._candidates import (
+    ROUNDING,
     candidate_model,
     check_candidate,
     check_form_of_fit,
-    made_up,
     named,
-    private_parts,
     quiet,
     set_sources,
-    stand_in,
-    users_of,
+    users_within,
 )
+from ._made_up import N_MADE_UP, made_up
 from ._splits import PrivateSplit, user_places
 
 # Blocks times the cost of asking them: "auto" takes so many blocks that it is this
@@ -160,24 +161,28 @@ class Planned(NamedTuple):
     users: Any
     budgets: VoteBudgets
     plan: PrivacyPlan
-    caveats: list[str]
+    doubts: list[Remark]
 
 
 def planned(search: Any, X: Any) -> Planned:
     """Return what a search tries, protects and costs; of X only clients are read."""
     candidates, relation = candidates_of(search), _relation(search, X)
-    users = users_of(search.estimator) if relation[0] is Unit.USER else None
+    columns = users_within(search.estimator) if relation[0] is Unit.USER else []
+    users = next(iter(columns), None)
     n_units = _n_units(X, relation, users)
-    models, failures, failure = (), (0.0,), -1.0
-    while max(failures) > failure:  # twice, if values of single rows may be released
-        failure = max(failures)
+    failure, highest = -1.0, 0.0
+    while highest > failure:  # twice, if values of single rows may be released
+        failure = highest
         budgets = _budgets(search, n_units, relation, len(candidates) - 1, failure)
         given = X, relation, budgets.mu_fit, users
-        with noted_caveats() as caveats:
-            found = [check_candidate(search, one, *given) for one in candidates]
-        models, failures = zip(*found, strict=True)
+        found = [check_candidate(search, one, *given) for one in candidates]
+        most = max(plan.failure for _, plan in found)
+        highest = min(most * (1.0 + ROUNDING), 1.0)
     plan = _plan(search, budgets, relation, failure)
-    return Planned(candidates, models, users, budgets, plan, caveats)
+    said = (remark for _, own in found for remark in own.remarks)
+    doubts = dict.fromkeys(one for one in said if one.concern is Concern.NOISE)
+    models = tuple(model for model, _ in found)
+    return Planned(candidates, models, users, budgets, plan, list(doubts))
 
 
 def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
@@ -207,11 +212,8 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
     On these all candidates are fitted and scored; if no vote is asked, the one that is
     fitted anyway is fitted.
     """
-    first = (search.estimator, found.candidates[0], found.budgets.mu_fit)
-    check_form_of_fit(candidate_model(*first), X, y)
     for model in found.models:
-        steps = Pipeline(model.steps) if isinstance(model, Pipeline) else model
-        check_form_of_others(steps_of("", steps, Rows(X)))
+        check_form_of_fit(model, X, y)
     candidates = found.candidates if ballot.n_blocks else found.candidates[:1]
     n_rows = None if ballot.n_rows is None else N_MADE_UP
     clear = _CLEAR_MU / found.budgets.mu_fit
@@ -221,17 +223,42 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
     failed = list[Exception]()
     for numbers in (True, False):  # columns of objects may contain either
         try:
-            with noted_caveats():
-                made = made_up(search.estimator, X, y, numbers)
-                block = _block(*made, np.arange(N_MADE_UP))
-                return ballot.rehearse(candidates, *block)
-        except NotImplementedError:  # of a container of which nothing is known
-            return
+            rows, targets = made_up(search.estimator, X, y, numbers)
+            given = sliceable(rows), sliceable_targets(targets)
+            block = _block(*given, np.arange(N_MADE_UP))
+            return ballot.rehearse(candidates, *block)
         except Exception as error:
             failed.append(error)
-    if not isinstance(failed[0], ValueError):  # by libraries that own containers
+    if not isinstance(failed[0], (TypeError, ValueError)):  # by libraries of containers
         raise ValueError(f"X or y has a form that a search does not take: {failed[0]}")
     raise failed[0]
+
+
+def check_rows(X: Any, y: Any) -> None:
+    """Refuse rows on a cluster, and targets that are not one per row."""
+    for name, given in (("X", X), ("y", y)):
+        refuse_on_cluster(given, "PrivateSearchCV", name)
+    if y is not None and shape_of(y, "y")[:1] != table_shape(X)[:1]:
+        raise ValueError(f"y must have one entry per row, {table_shape(X)[0]} in total")
+
+
+def sliceable(X: Any) -> Any:
+    """Return a table of which rows can be taken."""
+    if sparse.issparse(X):
+        return X.tocsr()
+    if column_names(X) is not None and is_arrow(X):
+        return frame_of_arrow(X)
+    return X if hasattr(X, "shape") else read_entries(X, "X")
+
+
+def sliceable_targets(y: Any) -> Any:
+    """Return targets of which rows can be taken; lists stay lists."""
+    if hasattr(y, "to_pylist"):
+        return y.to_pylist()
+    if isinstance(y, tuple):
+        return list(y)
+    kept = y is None or isinstance(y, (list, range)) or hasattr(y, "shape")
+    return y if kept else read_entries(y, "y")
 
 
 def elected(
@@ -355,8 +382,7 @@ def _relation(search: Any, X: Any) -> tuple[Unit, Neighbors]:
     """Return what the estimator as given protects, by the form of rows."""
     with named({}):
         mu = gaussian_mu(float(search.epsilon), float(search.delta))
-        model = candidate_model(search.estimator, {}, mu)
-        plan = planned_fits(model, stand_in(model, X))[0].plan
+        plan = candidate_model(search.estimator, {}, mu).plan_for(X)
         if plan.neighbors not in _PROTECTED[plan.unit]:
             raise ValueError(
                 f"it protects one {plan.unit} under {plan.neighbors}: a vote protects "
@@ -567,10 +593,9 @@ class Ballot:
             factor = self.n_rows / len(train)
             for (part, name), count in counts.items():
                 part.set_params(**{name: max(1, round(count / factor))})
-        for part in private_parts(model).values():
-            own = gaussian_mu(float(part.epsilon), float(part.delta))
-            mu = self.clearer * factor * own
-            part.set_params(epsilon=gaussian_epsilon(mu, float(part.delta)))
+        own = gaussian_mu(float(model.epsilon), float(model.delta))
+        epsilon = gaussian_epsilon(self.clearer * factor * own, float(model.delta))
+        model.set_params(epsilon=epsilon)
         return model, train
 
 

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import inspect
 import math
+from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
-from numbers import Integral, Real
+from itertools import count, pairwise, repeat
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils import check_random_state
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, Self, fitted_by, published_copy
-from .._base.made_up import check_form_of_others
+from .._base.estimator import PrivateEstimator, Seed, Self, fitted_by
 from .._base.model_inside import ModelInside, has_method
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
-from .._base.sklearn_compat import (
-    Interval,
-    StrOptions,
-    fit_progress,
-)
+from .._base.sklearn_compat import StrOptions, fit_progress
 from .._tables.columns import (
     column_apart,
     column_names,
-    is_on_cluster,
+    refuse_on_cluster,
     refuse_same_names,
 )
 from .._tables.ids import UserRows
 from .._tables.table import compare_features, table_shape, users_of_rows
-from ..accounting import PrivacyAccountant, PrivacyLeakWarning
-from ..accounting._errors import warn
+from ..accounting import PrivacyAccountant
 from ..accounting._ledger.planned_fits import (
     Composition,
     Rows,
@@ -47,11 +40,12 @@ from ..accounting._ledger.planned_fits import (
 from ..mechanisms import PrivacyPlan, check_count
 from ._step_budgets import (
     StepBudgets,
+    check_rows_of_others,
     form_after,
     private_steps,
 )
 
-# Seeds of the steps of one run.
+# Between the seeds of the steps of two fits.
 _SEEDS_APART = 1013
 
 
@@ -77,11 +71,8 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         Shares of :math:`\mu^2` of all private steps by name, which sum to 1. Nested
         steps are named by paths, such as ``"columns__num"``. With "auto", scalers have
         weight 1, other transformers 2, and classifiers and regressors 4.
-    on_leak : {"raise", "warn"}, default="raise"
-        What happens if :func:`~skdpspectral.audit.privacy_report` finds a step that
-        leaks. "raise" raises an error before the charge. "warn" warns that there is no
-        guarantee.
     {accountant}
+    {noise_seed}
     user_feature : int, str or None, default=None
         Position or name of the column of X with user ids, which no step gets. A user
         with all rows is then protected, under replacement by another user
@@ -107,15 +98,16 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
     Notes
     -----
-    **Formal guarantee.** With ``on_leak="raise"`` a fit is (`epsilon`,
-    `delta`)-differentially private for the privacy unit of its steps: one row that is
-    replaced, or one user who joins or leaves. Gaussian steps get
-    :math:`\mu_i = \mu \sqrt{w_i}`, where :math:`w_i` is the share of the step and
-    :math:`\mu` is the value of one Gaussian mechanism with the whole budget. Their
-    composition is exact (:ref:`composition`). A step with Poisson sampling, such as
-    :class:`~skdpspectral.DPAdamClassifier`, uses the smallest noise with which its
-    composition with all other steps stays within the budget. A step whose release would
-    differ from its charged plan raises an error before the release.
+    **Formal guarantee.** A fit is (`epsilon`, `delta`)-differentially private for the
+    privacy unit of its steps: one row that is replaced, or one user who joins or
+    leaves. Gaussian steps get :math:`\mu_i = \mu \sqrt{w_i}`, where :math:`w_i` is
+    the share of the step and :math:`\mu` is the value of one Gaussian mechanism with
+    the whole budget. Their composition is exact (:ref:`composition`). A step with
+    Poisson sampling, such as :class:`~skdpspectral.DPAdamClassifier`, uses the smallest
+    noise with which its composition with all other steps stays within the budget. A
+    step whose release would differ from its charged plan raises an error before the
+    release. A step that leaks according to :func:`~skdpspectral.audit.privacy_report`
+    raises an error before the charge.
 
     After the fit, `privacy_` lists the releases of the steps. Each step is fitted once.
     Column transformers and unions fit their parts sequentially. Callbacks are notified
@@ -144,20 +136,15 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     _saved_instead: ClassVar[str] = (
         "its steps, if they are private estimators, or write publish() with joblib.dump"
     )
-    # Steps have seeds, for tests; those of a run of a search are set by the search.
-    noise_seed: ClassVar[None] = None
     transform_input: ClassVar[None] = None  # which Pipeline asks for
-    _run_seed: int | None = None
+    _is_tried = False  # by the search that fits it, on rows of the same form
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("steps",)
 
     _parameter_constraints: ClassVar[dict] = {
+        **PrivateEstimator._privacy_constraints,
         "steps": "no_validation",
-        "epsilon": [Interval(Real, 0, None, closed="right"), None],
-        "delta": [Real],
         "shares": [StrOptions({"auto"}), dict],
-        "on_leak": [StrOptions({"raise", "warn"})],
-        "accountant": [PrivacyAccountant, None],
         "user_feature": [Integral, str, None],
         "memory": "no_validation",
         "verbose": ["boolean"],
@@ -170,8 +157,8 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
         shares="auto",
-        on_leak: str = "raise",
         accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
         user_feature: int | str | None = None,
         memory=None,
         verbose: bool = False,
@@ -180,8 +167,8 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.shares = shares
-        self.on_leak = on_leak
         self.accountant = accountant
+        self.noise_seed = noise_seed
         self.user_feature = user_feature
         self.memory = memory
         self.verbose = verbose
@@ -225,8 +212,21 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     def _plan_of(self, X: Any, users: UserRows | None) -> PrivacyPlan:
         """Return the plan of the rows of users, without the column of ids."""
         self._check_parameters()
-        steps = list(steps_of("", self._unfitted(), _rows_of(X, self.steps)))
-        return self._budgets(private_steps(steps, users is not None), users=users).plan
+        _, steps = self._steps_of(self._unfitted(), _rows_of(X), users)
+        return self._budgets(steps, users).plan
+
+    def _steps_of(
+        self, pipeline: Pipeline, table: Rows, users: UserRows | None
+    ) -> tuple[list[Step], list[Step]]:
+        """Return all steps and the private ones, with their rows, or refuse some."""
+        private_steps(steps_of("", pipeline), users is not None)
+        for step in report_after_charge(pipeline).leaks:
+            raise ValueError(
+                f"step {step.name!r} ({step.estimator}) leaks: {step.reason}. Nothing "
+                "was charged"
+            )
+        steps = list(steps_of("", pipeline, table))
+        return steps, private_steps(steps, users is not None)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -251,14 +251,13 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
                 part.n_jobs = 1
         return pipeline
 
-    def _budgets(self, steps: list[Step], leak="", users=None) -> StepBudgets:
-        """Give steps their shares, and plan all of them; a leak is said in the plan."""
-        budget, name = self._budget_of_fit(), type(self).__name__
-        more = {"estimator": name, "leak": leak, "users": users}
-        return StepBudgets(steps, *budget, self.shares, **more)
+    def _budgets(self, steps: list[Step], users: UserRows | None) -> StepBudgets:
+        """Give steps their shares, and plan all of them."""
+        return StepBudgets(steps, *self._budget_of_fit(), self.shares, users)
 
     def _apart(self, X: Any) -> tuple[Any, UserRows | None]:
         """Return the columns of the steps, and the users of the rows, if any."""
+        refuse_on_cluster(X, type(self).__name__)
         if self.user_feature is None:
             return X, None
         X, ids = column_apart(X, self.user_feature, "user_feature")
@@ -277,7 +276,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
     # -- the way of a fit ------------------------------------------------------------
 
-    def fit(self, X, y=None, **params) -> Self:
+    def fit(self, X, y=None) -> Self:
         """Fit all steps, each with its share of the budget.
 
         Parameters
@@ -286,11 +285,41 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
         {outcome_of_fit}
         """
-        self._fit_steps("fit", X, y, params)
+        with self._unchanged_on_error(own_arithmetic=False):
+            self._check_parameters()
+            # Parameters may change from here on: what is fitted does not.
+            pipeline, accountant = self._unfitted(), self._governing_accountant()
+            X, users = self._apart(X)
+            refuse_on_cluster(y, type(self).__name__, "y")
+            all_steps, steps = self._steps_of(pipeline, _rows_of(X), users)
+            # A fitted step that is fitted again is charged to the same ledger.
+            for step, seed in zip(steps, self._seeds(), strict=False):
+                step.estimator.set_params(accountant=self.accountant, noise_seed=seed)
+            budgets = self._budgets(steps, users)
+            fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
+            for before, step in pairwise(fitted):  # which may ask it for its units
+                if all(isinstance(part, PrivateEstimator) for part in (before, step)):
+                    step._step_share.before = before
+            if not self._is_tried:
+                check_rows_of_others(all_steps)
+                budgets.check_forms(y)
+            self._warn_beforehand(budgets.n_public, float(self.delta))
+            with fit_progress(self, len(pipeline.steps)) as progress:
+                if accountant is not None:
+                    accountant.charge(budgets.plan)
+                try:
+                    progress.begin(X, y, budgets.plan)
+                    private = math.isfinite(budgets.plan.epsilon)
+                    fitted_by(partial(pipeline.fit, X, y), private)
+                    plan = budgets.plan_of_fit()
+                finally:
+                    budgets.close()
+            # At once: another thread may fit the same object.
+            self.__dict__.update(pipeline_=pipeline, privacy_=plan)
         return self
 
-    @has_method("fit_transform")
-    def fit_transform(self, X, y=None, **params):
+    @has_method("transform")
+    def fit_transform(self, X, y=None):
         """Fit all steps and transform the same rows.
 
         Parameters
@@ -302,88 +331,24 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         ndarray
             Transformed rows. Each is as private as its original row.
         """
-        return self._fit_steps("fit_transform", X, y, params)
+        return self.fit(X, y).transform(X)
 
-    @has_method("fit_predict")
-    def fit_predict(self, X, y=None, **params):
-        """Fit all steps and predict for the same rows.
+    @property
+    def fit_predict(self):
+        raise AttributeError("a private pipeline has no fit_predict: call fit first")
 
-        Parameters
-        ----------
-        {rows_of_steps}
-
-        Returns
-        -------
-        ndarray
-            Predictions. Each is as private as its row.
-        """
-        return self._fit_steps("fit_predict", X, y, params)
-
-    def _fit_steps(self, method: str, X: Any, y: Any, params: dict[str, Any]) -> Any:
-        """Charge the plan of all steps, and fit them by a method of Pipeline."""
-        with self._unchanged_on_error(own_arithmetic=False):
-            self._check_parameters()
-            # Parameters may change from here on: what is fitted does not.
-            pipeline, own = self._unfitted(), self.accountant
-            accountant = self._governing_accountant() if own is None else own
-            _check_metadata(pipeline, method, params)
-            X, users = self._apart(X)
-            table = _rows_of(X, self.steps)
-            all_steps = list(steps_of("", pipeline, table))
-            steps = private_steps(all_steps, users is not None)
-            leak = self._refused_leak(pipeline)
-            if self._run_seed is not None:  # that of a run of a seeded search
-                for number, step in enumerate(steps, start=1):
-                    seed = (_SEEDS_APART * self._run_seed + number) % 2**31
-                    step.estimator.set_params(noise_seed=seed)
-            budgets = self._budgets(steps, leak, users)
-            fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
-            for before, step in pairwise(fitted):  # which may ask it for its units
-                if all(isinstance(part, PrivateEstimator) for part in (before, step)):
-                    step._step_share.before = before
-            if self._run_seed is None:  # a search has tried its form
-                check_form_of_others(all_steps)
-                own_params = {} if _routes_metadata() else params
-                budgets.check_forms(X, y, own_params, table)
-            self._warn_beforehand(budgets.n_public, float(self.delta))
-            # A fitted step that is fitted again is charged to the same ledger.
-            for step in steps:
-                step.estimator.set_params(accountant=own)
-            private = math.isfinite(budgets.plan.epsilon)
-            with fit_progress(self, len(pipeline.steps)) as progress:
-                if accountant is not None:
-                    accountant.charge(budgets.plan)
-                try:
-                    progress.begin(X, y, budgets.plan)
-                    fit = partial(getattr(pipeline, method), X, y, **params)
-                    result = fitted_by(fit, private and not leak)
-                    plan = budgets.plan_of_fit(pipeline)
-                finally:
-                    budgets.close()
-            # At once: another thread may fit the same object.
-            self.__dict__.update(pipeline_=pipeline, privacy_=plan)
-        return result
+    def _seeds(self) -> Iterator[int | None]:
+        """Yield a seed for each private step; None without one of the pipeline."""
+        if self.noise_seed is None:
+            yield from repeat(None)
+        own = self.noise_seed
+        if not isinstance(own, Integral):
+            own = int(check_random_state(own).randint(2**31))
+        yield from ((_SEEDS_APART * own + number) % 2**31 for number in count(1))
 
     def _set_source(self, limit: Any, seed: Any) -> None:
-        self._fit_limit, self._run_seed = limit, seed
-
-    def _refused_leak(self, pipeline: Pipeline) -> str:
-        """Refuse a step that leaks, or warn of it and return the reason."""
-        leaks = report_after_charge(pipeline).leaks
-        if not leaks:
-            return ""
-        step = leaks[0]
-        said = f"step {step.name!r} ({step.estimator}) leaks: {step.reason}"
-        if self.on_leak == "raise":
-            raise ValueError(
-                f'{said}. Nothing was charged; with on_leak="warn" it is fitted '
-                "anyway, but the pipeline then has no guarantee"
-            )
-        warn(
-            f"{said}: what this pipeline publishes is not private",
-            PrivacyLeakWarning,
-        )
-        return said
+        super()._set_source(limit, seed)
+        self._is_tried = not (limit is None and seed is None)
 
     # -- what was fitted -------------------------------------------------------------
 
@@ -425,64 +390,13 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
             self.pipeline_.set_output(transform=transform)
         return self
 
-    # -- what is handed on -----------------------------------------------------------
 
-    def publish(self):
-        """Return a copy whose steps hold only releases and plans, safe to share.
-
-        The copy transforms and predicts like the original, except for user models.
-
-        Returns
-        -------
-        PrivatePipeline
-            A fitted pipeline, without accountant, seeds and callbacks.
-
-        Raises
-        ------
-        NotFittedError
-            If the pipeline is not fitted.
-
-        Warns
-        -----
-        PrivacyLeakWarning
-            If the fit was not private, or a step leaks.
-        """
-        fitted = self._fitted()
-        self._warn_unless_private()
-        leaks = report_after_charge(fitted).leaks
-        if leaks and self.privacy_.private:
-            warn(
-                f"step {leaks[0].name!r} leaks, and its copy does too: "
-                f"{leaks[0].reason}",
-                PrivacyLeakWarning,
-            )
-        parameters = self.get_params(deep=False)
-        parameters.update(accountant=None)
-        published = type(self)(**published_copy(parameters))
-        published.__dict__.pop("_made_in", None)
-        published.pipeline_ = published_copy(fitted)
-        published.privacy_ = self.privacy_
-        return published
-
-
-def _rows_of(X: Any, steps: Any) -> Rows:
-    """Return the form of a table; of one on a cluster, the shape alone is known."""
-    if is_on_cluster(X):
-        name, first = steps[0]
-        if hasattr(first, "steps") or not isinstance(first, PrivateEstimator):
-            raise TypeError(
-                f"X is a dask collection, which step {name!r} does not read: begin "
-                "with a private estimator that reads it, or pass X.compute()"
-            )
-        return Rows(np.broadcast_to(0.0, table_shape(X)), own=False)
+def _rows_of(X: Any) -> Rows:
+    """Return the form of a table."""
     if (names := column_names(X)) is not None:  # which all of scikit-learn compares
         refuse_same_names(names, "X")
         compare_features(BaseEstimator(), X, reset=True)
     return Rows(X, form_after=form_after)
-
-
-def _routes_metadata() -> bool:
-    return bool(get_config()["enable_metadata_routing"])
 
 
 def _check_steps(steps: Any) -> None:
@@ -518,35 +432,13 @@ def _check_steps(steps: Any) -> None:
             )
 
 
-def _check_metadata(pipeline: Pipeline, method: str, params: dict[str, Any]) -> None:
-    """Refuse metadata that no step accepts, before the charge."""
-    if _routes_metadata():
-        process_routing(pipeline, method, **params)
-        return
-    names = [name for name, _ in pipeline.steps]
-    for name in params:
-        step, found, _ = name.partition("__")
-        if not found or step not in names:
-            raise ValueError(
-                f"{method} got {name!r}: without metadata routing the names of "
-                "parameters must begin with the name of a step, such as "
-                f"{names[-1]}__{name}"
-            )
-        _, parameter = name.split("__", 1)
-        taken = inspect.signature(dict(pipeline.steps)[step].fit).parameters.values()
-        if not any(p.kind is p.VAR_KEYWORD or p.name == parameter for p in taken):
-            raise TypeError(
-                f"step {step!r} does not accept {parameter!r}: remove {name}"
-            )
-
-
 def make_private_pipeline(
     *steps,
     epsilon=1.0,
     delta=1e-6,
     shares="auto",
-    on_leak="raise",
     accountant=None,
+    noise_seed=None,
     user_feature=None,
     memory=None,
     verbose=False,
@@ -558,7 +450,7 @@ def make_private_pipeline(
     *steps : estimators
         Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
-    epsilon, delta, shares, on_leak, accountant, user_feature, memory, verbose
+    epsilon, delta, shares, accountant, noise_seed, user_feature, memory, verbose
         As in :class:`PrivatePipeline`.
 
     Returns

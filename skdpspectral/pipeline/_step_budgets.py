@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from numbers import Number
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
-from .._base.estimator import PrivateEstimator
-from .._base.made_up import made_up_rows, naming
-from .._base.privacy_report import LEAKS, report_after_charge
-from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container, take_rows
-from .._tables.columns import dtypes_of, is_number, is_on_cluster, own_type
+from .._base.estimator import PrivateEstimator, TableEstimator
+from .._base.privacy_report import is_known, passes_rows
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
+from .._tables.columns import refuse_nullable_integers
 from .._tables.ids import UserRows
-from .._tables.table import deferred_targets, table_shape
+from .._tables.table import deferred_rows, deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
     calibrate_sampled,
@@ -35,9 +34,8 @@ from ..accounting._ledger.planned_fits import (
     Composition,
     Rows,
     Step,
+    branches,
     composition_of,
-    estimators_within,
-    fitted_within,
     has_private,
     is_estimator,
     is_private,
@@ -59,8 +57,8 @@ from ..mechanisms import (
     check_real,
 )
 
-# Steps without noise are tried on so many rows, of tables of so many columns.
-_FEW, _MOST_MADE_UP = 3, 4096
+# Steps without noise are tried on so many zeros, in so many columns at most.
+_FEW, _MOST_TRIED = 3, 4096
 
 # Rounding of a sum of failures, by far.
 _ROUNDING = 2.0**-44
@@ -107,8 +105,8 @@ def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
     return {path: shares[path] / total for path in steps}
 
 
-def private_steps(steps: list[Step], by_user: bool = False) -> list[Step]:
-    """Return the private steps of a pipeline, of all of its steps."""
+def private_steps(steps: Iterable[Step], by_user: bool) -> list[Step]:
+    """Return the private steps of a pipeline, of all of its steps, or refuse them."""
     private = []
     for step in steps:
         one = step.estimator
@@ -127,7 +125,24 @@ def private_steps(steps: list[Step], by_user: bool = False) -> list[Step]:
         )
     for step in private:
         _check_step(step.path, step.estimator, by_user)
+    _check_users(private)
     return private
+
+
+def _check_users(private: list[Step]) -> None:
+    """Refuse steps that protect users of different columns of the table."""
+    columns = {
+        step.path: step.estimator.user_feature
+        for step in private
+        if getattr(step.estimator, "user_feature", None) is not None
+        and not isinstance(step.estimator, TableEstimator)  # which protects rows
+        and not any(hasattr(e, "_puts_users_first") for _, e in step.behind)
+    }
+    if len(set(columns.values())) > 1:
+        raise ValueError(
+            f"user_feature must be one column in all steps, got {columns}: a user of "
+            "one column has rows of several users of another"
+        )
 
 
 def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
@@ -138,64 +153,50 @@ def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
 
 
 def form_after(path: str, step: Any, X: Any) -> Any:
-    """Return a table of the form that a step makes of X; None if unknown.
-
-    The step is tried on made-up rows, in which columns of objects have numbers or text.
-    Private parts put out numbers; beside them, it is known where others pass on none.
-    """
+    """Return zeros of the shape that a step without noise makes; None for others."""
     n_rows, n_columns = table_shape(X)
-    if n_columns > _MOST_MADE_UP or is_private(step):
+    whole = is_private(step) or composition_of(step)
+    if whole or not is_known(step) or n_columns > _MOST_TRIED:
         return None
-    if any(found.verdict == LEAKS for found in report_after_charge(step)):
-        return None
-    private = has_private(step)
-    if private:
-        parts = estimators_within(step)
-        if any(composition_of(p) is Composition.FROZEN for p in parts.values()):
-            return None  # its clone is the same object
-        paths = [path for path, part in parts.items() if is_private(part)]
-        outer = [p for p in paths if not any(p.startswith(f"{q}__") for q in paths)]
-        stand_in = FunctionTransformer(
-            lambda rows: np.zeros(table_shape(rows)), feature_names_out="one-to-one"
-        )
-        step = clone(step).set_params(**dict.fromkeys(outer, stand_in))
-    said = ""
-    for numbers in (True, False):
-        try:
-            rows = made_up_rows(X, {}, numbers)
-        except NotImplementedError:
-            return None
-        rows, names = take_rows(rows, np.arange(_FEW)), step.get_params()
-        seeds = [n for n in names if n.rpartition("__")[2] == "random_state"]
-        trial = clone(step).set_params(**dict.fromkeys(seeds, 0))
-        try:
-            with np.errstate(all="ignore"):
-                made = _like(trial.fit_transform(rows), n_rows, numbers)
-            known = not private or any(map(_is_no_number, dtypes_of(made)))
-            return made if known else None
-        except Exception as error:  # text that is split, for instance
-            said = str(error)
-    dtypes = [str(own_type(dtype)) in ("object", "None") for dtype in dtypes_of(X)]
-    if sum(dtypes) * (n_columns if len(dtypes) == 1 else 1) > 1:
-        return None  # one of them may have numbers, and another one text
-    raise ValueError(f"step {path!r} does not accept rows of this form: {said}")
+    seeds = {"random_state": 0} if hasattr(step, "random_state") else {}
+    few = (
+        type(X)((_FEW, n_columns))
+        if sparse.issparse(X)
+        else np.zeros((_FEW, n_columns))
+    )
+    with naming(path), np.errstate(all="ignore"):
+        made = clone(step).set_params(**seeds).fit_transform(few)
+    return zeros((n_rows, made.shape[1]), like=made)
 
 
-def _is_no_number(dtype: Any) -> bool:
-    return not is_number(dtype) and str(own_type(dtype)) not in ("object", "None")
+def check_rows_of_others(steps: list[Step]) -> None:
+    """Refuse rows that steps without noise do not accept, or pass on as text."""
+    for path, rows in chain.from_iterable(map(_read_without_noise, steps)):
+        if rows is not None and rows.own:
+            with naming(path):
+                refuse_nullable_integers(rows.X)
+                deferred_rows(None, rows.X, accept_sparse=True, in_blocks=True)
 
 
-def _like(made: Any, n_rows: int, numbers: bool) -> Any:
-    """Return so many rows of the form of a few, whose objects have been `numbers`."""
-    shape = (n_rows, made.shape[1])
-    if sparse.issparse(made):
-        return type(made)(shape, dtype=made.dtype)
-    if hasattr(made, "columns"):
-        return take_rows(made, np.zeros(n_rows, dtype=np.intp))
-    if numbers and made.dtype == object:
-        other = any(not isinstance(value, Number) for value in made.flat)
-        return zeros(shape, "U1" if other else object)
-    return zeros(shape, made.dtype)
+def _read_without_noise(step: Step) -> Iterator[tuple[str, Rows | None]]:
+    """Yield what a step without noise reads, or passes on beside others."""
+    one = step.estimator
+    if step.kind in (Composition.UNION, Composition.COLUMNS):
+        for name, part, rows in branches(step.path, one, step.rows):
+            if passes_rows(part):
+                yield f"{step.path}__{name}", rows
+    elif is_estimator(one) and not (step.kind or is_private(one) or passes_rows(one)):
+        yield step.path, step.rows
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Prefix errors with the step that caused them."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"step {path!r}: {error}") from error
 
 
 def _is_default(value: Any, default: Any) -> bool:
@@ -271,7 +272,7 @@ def _common_relation(plans: dict[str, PrivacyPlan], by_user: bool) -> tuple[Any,
 class StepBudgets:
     """Shares of a budget for all private steps, and the plan that is charged.
 
-    `epsilon` is infinite without privacy. A `leak` voids the guarantee.
+    `epsilon` is infinite without privacy.
     """
 
     def __init__(
@@ -280,15 +281,12 @@ class StepBudgets:
         epsilon: float,
         delta: float,
         shares: Any,
-        *,
-        estimator: str,
-        leak: str = "",
         users: UserRows | None = None,
     ) -> None:
         self._epsilon, self._delta, self._users = epsilon, delta, users
         self._steps = {step.path: step for step in steps}
         assert steps[0].rows is not None
-        self._n_rows = steps[0].rows.shape[0]
+        n_rows = steps[0].rows.shape[0]
         self._deltas: dict[str, float] = {}
         self._plans = {step.path: self._trial(step) for step in steps}
         # Failures of all steps together are those that one of them would have.
@@ -299,7 +297,7 @@ class StepBudgets:
             self._plans |= {path: self._trial(self._steps[path]) for path in fail}
         self._failure = math.fsum(plan.failure for plan in self._plans.values())
         self._relation = _common_relation(self._plans, users is not None)
-        n_public = self._n_rows if self._relation[0] is Unit.ROW else None
+        n_public = n_rows if self._relation[0] is Unit.ROW else None
         self.n_public = n_public if users is None else len(users)  # who are replaced
         costing = {
             path: self._steps[path].estimator
@@ -314,45 +312,36 @@ class StepBudgets:
             epsilon,
             delta,
             tuple(m for plan in charged if plan for m in plan.mechanisms),
-            estimator,
+            "PrivatePipeline",
             *self._relation,
             seeded=any(plan.seeded for plan in self._plans.values()),
-            assumption=Assumption.NO_LEAKS if leak else Assumption.NONE,
-            remarks=tuple(self._remarks(leak)),
+            remarks=tuple(self._remarks()),
             failure=self._failure,
             one_row_each=users is not None,
         )
+        doubts = []
         for path, share in self.step_shares.items():
             # What the form of a step's rows does not allow is said before the charge.
-            share.check(planned_within(self._steps[path], share), None)
+            plan = planned_within(self._steps[path], share)
+            share.check(plan, None)
+            noisy = (said for said in plan.remarks if said.concern is Concern.NOISE)
+            doubts += [Remark(f"{path}: {said}", said.concern) for said in noisy]
+        self.plan = replace(self.plan, remarks=(*self.plan.remarks, *doubts))
 
-    def check_forms(
-        self, X: Any, y: Any, params: Mapping[str, Any], table: Rows
-    ) -> None:
-        """Try the fit of each step until it would be charged; X has `table`'s form."""
+    def check_forms(self, y: Any) -> None:
+        """Try the fit of each step until it would be charged."""
         for path, share in self.step_shares.items():
-            step, prefix = self._steps[path], f"{path}__"
-            assert step.rows is not None
-            given = {
-                name.removeprefix(prefix): value
-                for name, value in params.items()
-                if name.startswith(prefix)
-            }
-            rows, targets = step.rows, y
-            if rows is table and not rows.own:  # of a table on a cluster
-                rows = Rows(X)
-            elif is_on_cluster(y):
-                targets = np.zeros(self._n_rows, dtype=object)
+            step = self._steps[path]
+            one, rows = step.estimator, step.rows
+            assert rows is not None
             with naming(path):
-                named = not rows.own and _takes_names(step.estimator)
-                if named and not _gets_array(step):
-                    if get_tags(step.estimator).target_tags.required:
-                        deferred_targets(step.estimator, targets, self._n_rows)
+                if not rows.own and _takes_names(one):
+                    if get_tags(one).target_tags.required:
+                        deferred_targets(one, y, rows.shape[0])
                     continue
                 if not rows.own:
                     rows = replace(rows, X=zeros(rows.shape, like=rows.X))
-                fit = functools.partial(_try, step.estimator, share, targets, given)
-                with_any_width(rows, fit)
+                with_any_width(rows, functools.partial(_try, step, share, y))
 
     def _trial(self, step: Step) -> PrivacyPlan:
         """Plan a step with arbitrary noise, to determine the kind of its releases."""
@@ -431,9 +420,7 @@ class StepBudgets:
             )
         return epsilon
 
-    def _remarks(self, leak: str) -> Iterator[str]:
-        if leak:
-            yield Remark(f"Its guarantee is void: {leak}.", Concern.LEAK)
+    def _remarks(self) -> Iterator[str]:
         if len(self.weights) > 1:
             said = ", ".join(f"{path} {w:.3g}" for path, w in self.weights.items())
             yield f"{SHARES_OF_STEPS}{said}."
@@ -443,19 +430,10 @@ class StepBudgets:
         for share in self.step_shares.values():
             share.close()
 
-    def plan_of_fit(self, fitted: Any) -> PrivacyPlan:
+    def plan_of_fit(self) -> PrivacyPlan:
         """Return the plan with the actual releases of a fit."""
-        for step in fitted_within(fitted):
-            share = getattr(step, "_step_share", None)
-            own = isinstance(step, PrivateEstimator) and hasattr(step, "privacy_")
-            if own and (share is None or share.plan is None):
-                raise RuntimeError(
-                    f"{type(step).__name__} was charged, but was not fitted by its "
-                    "pipeline or was fitted in another process: nothing is known "
-                    "about its noise"
-                )
         mechanisms: list[Mechanism] = []
-        remarks = list(self.plan.remarks)
+        remarks = list(self._remarks())
         for path, share in self.step_shares.items():
             if share.plan is None:
                 if path in self.weights:  # no columns remained
@@ -474,23 +452,13 @@ def _takes_names(estimator: Any) -> bool:
     return any(isinstance(value, str) for value in named)
 
 
-def _gets_array(step: Step) -> bool:
-    """Return whether the rows of a step come from one that puts out arrays."""
-    *_, last = (None, *(one for _, one in step.behind if is_estimator(one)))
-    while composition_of(last) is Composition.PIPELINE and not is_private(last):
-        last = last.steps[-1][1]
-    joins = composition_of(last) in (Composition.UNION, Composition.COLUMNS)
-    arrays = joins or isinstance(last, PrivateEstimator)
-    return arrays and not step.within and output_container(last) == "default"
-
-
-def _try(estimator: Any, share: StepShare, y: Any, given: dict[str, Any], X: Any):
-    """Fit a copy, until it would be charged."""
-    trial = clone(estimator)
+def _try(step: Step, share: StepShare, y: Any, X: Any) -> None:
+    """Fit a copy of a step, until it would be charged."""
+    trial = clone(step.estimator)
     for name in CALLBACK_ATTRIBUTES:
         vars(trial).pop(name, None)
     with share.trial():
-        trial.fit(X, y, **given)
+        trial.fit(X, y)
 
 
 def _renamed(mechanism: Any, path: str) -> Any:

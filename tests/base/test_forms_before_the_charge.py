@@ -66,7 +66,7 @@ def before(estimator):
     """The same as a first step, or behind a scaler if nothing can stand behind it."""
     if hasattr(estimator, "transform"):
         return make_private_pipeline(clone(estimator), DPAdamRegressor(n_epochs=1))
-    return make_private_pipeline(DPStandardScaler(), clone(estimator), on_leak="warn")
+    return make_private_pipeline(DPStandardScaler(), clone(estimator))
 
 
 def searched(estimator):
@@ -79,7 +79,7 @@ def searched(estimator):
 
 
 def searched_behind(estimator):
-    model = Pipeline([("first", Normalizer()), ("step", clone(estimator))])
+    model = PrivatePipeline([("first", Normalizer()), ("step", clone(estimator))])
     return PrivateSearchCV(model, {}, epsilon=1.0, n_blocks=2, scoring=_no_score)
 
 
@@ -186,7 +186,9 @@ def test_steps_that_read_no_dask_say_so_before_the_charge(way, estimator):
         assert accountant.ledger == ()
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=ids)
+@pytest.mark.parametrize(
+    "estimator", [e for e in ESTIMATORS if not isinstance(e, PER_CLIENT)], ids=ids
+)
 def test_a_search_takes_no_dask(estimator):
     frame, array = (
         pytest.importorskip("dask.dataframe"),
@@ -257,19 +259,18 @@ def beside_private(column):
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        (some("passthrough", ["text"]), "has dtype|made-up"),
-        (some("passthrough", ["number", "day"]), "has dtype|made-up"),
-        (some(FunctionTransformer(np.nan_to_num), ["text"]), "has dtype|made-up"),
+        (some("passthrough", ["text"]), "has dtype|dates or"),
+        (some("passthrough", ["number", "day"]), "has dtype|dates or"),
+        (some(FunctionTransformer(np.nan_to_num), ["text"]), "has dtype|dates or"),
         (some(FunctionTransformer(np.nan_to_num), ["count"]), None),
         (some(FunctionTransformer(np.nan_to_num), ["number"]), None),
-        (FunctionTransformer(np.nan_to_num), "dates or durations|made-up"),
-        (beside_private("text"), "has dtype|made-up"),
-        (beside_private("day"), "has dtype|does not accept|made-up"),
+        (FunctionTransformer(np.nan_to_num), "dates or durations"),
+        (beside_private("text"), "has dtype|dates or"),
+        (beside_private("day"), "dates or durations"),
         (beside_private("count"), None),
     ],
 )
-def test_a_step_without_noise_is_tried_on_made_up_rows(step, said):
-    """Results that are no numbers are seen before the charge."""
+def test_steps_without_noise_get_numbers_and_pass_on_numbers(step, said):
     rows = pd.DataFrame(
         {
             "text": pd.Series(["a", "b"] * 60, dtype="string"),
@@ -281,7 +282,9 @@ def test_a_step_without_noise_is_tried_on_made_up_rows(step, said):
     for model in (
         make_private_pipeline(clone(step), DPStandardScaler()),
         PrivateSearchCV(
-            make_pipeline(clone(step), DPStandardScaler()), {}, scoring=_no_score
+            make_private_pipeline(clone(step), DPStandardScaler()),
+            {},
+            scoring=_no_score,
         ),
     ):
         with PrivacyAccountant() as accountant:
@@ -334,7 +337,7 @@ def test_arrays_of_a_step_have_no_names_of_columns(output):
     )
     with PrivacyAccountant() as accountant:
         if output == "default":
-            with pytest.raises(ValueError, match="has no column names: pass its"):
+            with pytest.raises(ValueError, match="may be another column"):
                 model.fit(rows, np.ones(120))
         else:
             model.fit(rows, np.ones(120))

@@ -32,6 +32,7 @@ from skdpspectral.decomposition import Gaussian
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.pipeline import PrivatePipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 N_USERS, N_ROWS = 40, 8
@@ -84,7 +85,7 @@ def frozen_in_search(estimator, X, y):
     """The estimator that a search was given is fitted, and so are its candidates."""
     fitted = clone(estimator).fit(X, y)
     space = {"m": [fitted]}
-    return private_search(Pipeline([("m", fitted)]), X, y, space)
+    return private_search(PrivatePipeline([("m", fitted)]), X, y, space)
 
 
 REGRESSORS = {
@@ -98,7 +99,7 @@ REGRESSORS = {
     "frozen": lambda e, X, y: FrozenEstimator(e.fit(X, y)),
     "winner": lambda e, X, y: private_search(e, X, y),
     "search of pipelines": lambda e, X, y: private_search(
-        Pipeline([("m", e)]), X, y, {"m__delta": [1e-6]}
+        PrivatePipeline([("m", e)]), X, y, {"m__delta": [1e-6]}
     ),
     "search of the fitted": frozen_in_search,
     "grid": grid,

@@ -364,7 +364,7 @@ def test_the_charge_comes_before_a_value_is_read(monkeypatch):
 NUMBERS = make_private_pipeline(DPStandardScaler(), DPRidgeClassifier(classes=[0, 1]))
 
 REFUSED = {
-    "text for a scaler": ({"estimator": NUMBERS}, X, "dates|text"),
+    "text for a scaler": ({"estimator": NUMBERS, "space": {}}, X, "dates|text"),
     "two columns of a name": ({}, X.rename(columns={"note": "city"}), "same name"),
     "a column that is not there": (
         {"estimator": model(categories={"town": ["Graz"]})},
@@ -380,7 +380,7 @@ REFUSED = {
     "users behind a table of rows": (
         {"estimator": model(LRSRegressor(2, user_feature=0))},
         X,
-        "protects one",
+        "leaks",
     ),
     "a masked array": ({}, np.ma.masked_array(X.to_numpy(object)), "masked"),
 }

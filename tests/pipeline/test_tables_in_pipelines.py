@@ -171,9 +171,7 @@ def wide(n=3000, seed=0):
 
 
 def fitted(X, y, *steps, seed=1, **given):
-    model = make_private_pipeline(*steps, **given)
-    model._run_seed = seed
-    return model.fit(X, y)
+    return make_private_pipeline(*steps, noise_seed=seed, **given).fit(X, y)
 
 
 def test_a_ridge_behind_a_vectorizer_pays_for_no_scales_of_features():
@@ -241,12 +239,12 @@ class Clipped(Mistaken):
         return np.clip(super().transform(X), -1.0, 1.0)
 
 
+@pytest.mark.usefixtures("own_code")
 def test_a_step_that_errs_about_its_limits_costs_accuracy_alone():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"x": rng.normal(size=600)})
     y = rng.normal(size=600)
     kinds = (Mistaken(), Clipped())
-    given = {"epsilon": 20.0, "on_leak": "warn"}
-    models = [fitted(X, y, kind, DPRidge(), **given)[-1] for kind in kinds]
+    models = [fitted(X, y, kind, DPRidge(), epsilon=20.0)[-1] for kind in kinds]
     np.testing.assert_array_equal(models[0].limits_, [[-1.0], [1.0]])
     np.testing.assert_array_equal(models[0].moment_, models[1].moment_)

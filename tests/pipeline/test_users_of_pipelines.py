@@ -128,19 +128,11 @@ def test_users_who_join_or_leave_are_refused_in_a_single_step_too():
     assert not accountant.ledger
 
 
-def test_ids_are_not_given_to_a_step_beside():
-    accountant = PrivacyAccountant()
-    model = scaled(user_feature=None, accountant=accountant)
-    with pytest.raises(ValueError, match="user_feature of the private pipeline"):
-        model.fit(X, Y, dpridge__users=IDS)
-    assert not accountant.ledger
-
-
+@pytest.mark.usefixtures("own_code")
 def test_a_step_that_drops_rows_is_found_out():
     drops = FunctionTransformer(lambda rows: rows[:-1])
-    model = make_private_pipeline(
-        DPStandardScaler(), drops, DPRidge(), user_feature=2, on_leak="warn"
-    )
+    steps = (DPStandardScaler(), drops, DPRidge())
+    model = make_private_pipeline(*steps, user_feature=2)
     with pytest.raises((RuntimeError, ValueError)):
         model.fit(TABLE, Y)
 

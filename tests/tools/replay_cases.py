@@ -1135,7 +1135,7 @@ def row_searches():
         ),
         "scaler and pca by votes": (
             PrivateSearchCV(
-                make_pipeline(
+                make_private_pipeline(
                     DPStandardScaler(with_mean=False, unseen="keep"), DPPCA(1)
                 ),
                 {"dppca__center": ["none", "pairs"]},

@@ -176,9 +176,7 @@ def summary(standing: Standing) -> str:
     """Return a few sentences on a ledger."""
     n, spent, budget = len(standing.entries), standing.spent(), standing.budget
     unit = standing.relation and " per {}, {}".format(*standing.relation)
-    leaks = any(e.assumption is Assumption.NO_LEAKS for e in standing.entries)
-    said = ["No guarantee: a pipeline has steps that leak."] if leaks else []
-    said += [f"{n} entr{'y' if n == 1 else 'ies'}: {spent}{unit or ''}."]
+    said = [f"{n} entr{'y' if n == 1 else 'ies'}: {spent}{unit or ''}."]
     if budget is not None:
         left = standing.remaining().epsilon
         said.append(left_in_words(budget, spent.epsilon, left))

@@ -1,45 +1,32 @@
-"""Made-up rows and targets in the containers and dtypes of a user's own.
+"""Made-up rows and targets of a public form, on which a search is tried first.
 
-Fits and scores are tried on them before a search is charged, and steps without noise
-before a pipeline is. Dtypes, names, shapes and parameters are read, all of which are
-public, and no value.
+Dtypes, names, shapes and parameters are read, all of which are public, and no value.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils import get_tags
 
+from .._base.privacy_report import DEFAULT_NAMES
 from .._release.noise import public_order, public_start
 from .._tables.columns import (
     column_names,
     dtypes_of,
+    frame_of_arrow,
+    is_arrow,
     is_never_number,
+    is_polars,
     own_type,
-    refuse_nullable_integers,
 )
-from .._tables.table import deferred_rows, shape_of
-from ..accounting._ledger.planned_fits import (
-    Composition,
-    Step,
-    composition_of,
-    estimators_within,
-    is_estimator,
-    is_private,
-    parts_of,
-)
+from .._tables.table import shape_of
+from ..accounting._ledger.planned_fits import estimators_within
 
 N_MADE_UP = 240
-
-# Columns of ratings; where they are only numbered, users are first, items second.
-DEFAULT_NAMES = ("user_id", "item_id")
 
 # Of targets, beside names of columns.
 CLASSES = object()
@@ -48,46 +35,11 @@ CLASSES = object()
 _ROWS_OF_EACH, _WORDS = 6, ("a", "b", "c")
 
 
-def takes_numbers(estimator: Any) -> bool:
-    """Return whether rows are finite numbers, with ids, for what reads them first."""
-    kind = composition_of(estimator)
-    parts = [part for _, part in parts_of(estimator) if is_estimator(part)]
-    if kind is Composition.PIPELINE:
-        rows = getattr(estimator, "user_feature", None) is None  # ids may be text
-        return rows and (not parts or takes_numbers(parts[0]))
-    if kind in (Composition.UNION, Composition.COLUMNS):  # which may leave out others
-        return kind is Composition.UNION and all(map(takes_numbers, parts))
-    if isinstance(estimator, FunctionTransformer) and not estimator.validate:
-        return False
-    tags = get_tags(estimator).input_tags
-    other = tags.allow_nan or tags.categorical or tags.string
-    return tags.two_d_array and not other
-
-
-def check_form_of_others(steps: Iterable[Step]) -> None:
-    """Refuse rows whose form a step without noise does not accept."""
-    for step in steps:
-        one = step.estimator
-        plain = is_estimator(one) and not is_private(one)
-        function = getattr(one, "func", None) is not None
-        reads = plain and step.kind is None and (function or takes_numbers(one))
-        if not reads or not step.rows:
-            continue
-        with naming(step.path):
-            refuse_nullable_integers(step.rows.X)
-            if step.rows.own:
-                some = get_tags(one).input_tags.sparse or function
-                deferred_rows(None, step.rows.X, accept_sparse=some, in_blocks=True)
-
-
-@contextlib.contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Prefix errors with the step that caused them."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"step {path!r}: {error}") from error
+def made_up(estimator: Any, X: Any, y: Any, numbers: bool) -> tuple[Any, Any]:
+    """Return rows and targets; objects are `numbers`, or else words."""
+    known = public_values(estimator)
+    targets = None if y is None else made_up_targets(y, known.get(CLASSES))
+    return made_up_rows(X, known, numbers), targets
 
 
 def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
@@ -127,8 +79,11 @@ def made_up_rows(X: Any, known: dict, numbers: bool) -> Any:
         return sparse.csr_matrix(np.stack(dense, axis=1).astype(X.dtype))
     names = column_names(X)
     if names is None:
-        if not isinstance(X, (np.ndarray, list, tuple)):
-            raise NotImplementedError
+        if hasattr(X, "shape") and not isinstance(X, np.ndarray):
+            raise TypeError(
+                "X must be an array, lists, a sparse matrix or a dataframe, got "
+                f"{type(X).__name__}: convert it first"
+            )
         dtype = X.dtype if isinstance(X, np.ndarray) else np.dtype(object)
         table = np.empty((N_MADE_UP, n_columns), dtype)
         for place in range(n_columns):
@@ -137,21 +92,25 @@ def made_up_rows(X: Any, known: dict, numbers: bool) -> Any:
                 given = known.get(DEFAULT_NAMES[place])
             table[:, place] = _values(dtype, given, numbers, place)
         return table if isinstance(X, np.ndarray) else table.tolist()
+    frame = frame_of_arrow(X.slice(0, 0)) if is_arrow(X) else X
     columns = []
-    for place, (name, dtype) in enumerate(zip(names, dtypes_of(X), strict=True)):
+    for place, (name, dtype) in enumerate(zip(names, dtypes_of(frame), strict=True)):
         given = known.get(str(name), known.get(place, known.get(place - n_columns)))
         if given is None and str(dtype).startswith("Enum"):
             given = list(getattr(dtype, "categories", _WORDS))
-        columns.append(_column(X, dtype, _values(dtype, given, numbers, place)))
-    if hasattr(X, "iloc"):
-        import pandas as pd
+        columns.append(_column(frame, dtype, _values(dtype, given, numbers, place)))
+    return _frame(frame, columns)
 
-        made = pd.concat(columns, axis=1)
-        made.columns = X.columns
-        return made
-    if type(X).__module__.startswith("polars"):
-        return type(X)(dict(zip(names, columns, strict=True)))
-    return type(X).from_arrays(columns, names=list(names))
+
+def _frame(like: Any, columns: list[Any]) -> Any:
+    """Return a frame of columns that are called as those of another."""
+    if is_polars(like):
+        return type(like)(dict(zip(like.columns, columns, strict=True)))
+    import pandas as pd
+
+    made = pd.concat(columns, axis=1)
+    made.columns = like.columns
+    return made
 
 
 def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
@@ -163,25 +122,17 @@ def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
 
 
 def _cast(like: Any, dtype: Any, values: np.ndarray) -> Any:
-    library = type(like).__module__.partition(".")[0]
     entries = values.tolist() if values.dtype == object else values
-    if library == "pandas" or hasattr(like, "iloc"):  # subclasses are of others
-        import pandas as pd
-
-        # Categories of a dtype may be values of the table.
-        own = {"category": "category"}.get(str(dtype), dtype)
-        return pd.Series(entries, dtype=own)
-    if library == "polars":
+    if is_polars(like):
         import polars as pl
 
         made = pl.Series(entries)
         return made if dtype is None else made.cast(dtype)
-    if library == "pyarrow":
-        import pyarrow as pa
+    import pandas as pd
 
-        made = pa.array(entries)
-        return made if dtype is None else made.cast(dtype)
-    raise NotImplementedError
+    # Categories of a dtype may be values of the table.
+    own = {"category": "category"}.get(str(dtype), dtype)
+    return pd.Series(entries, dtype=own)
 
 
 def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
@@ -225,21 +176,12 @@ def made_up_targets(y: Any, classes: Sequence[Any] | None) -> Any:
         values = _whole(N_MADE_UP)
     else:
         values = _in_turn(classes)[public_order(N_MADE_UP)]
+    if column_names(y) is not None:
+        return _frame(y, [_column(y, dtype, values) for dtype in dtypes_of(y)])
+    if is_polars(y) or type(y).__module__.startswith("pandas") or hasattr(y, "iloc"):
+        return _column(y, y.dtype, values)
     shape = (N_MADE_UP, *shape_of(y, "y")[1:])
-    if isinstance(y, (list, tuple, range)):
-        return np.broadcast_to(
-            values.reshape(-1, *[1] * len(shape[1:])), shape
-        ).tolist()
+    made = np.broadcast_to(values.reshape(-1, *[1] * (len(shape) - 1)), shape)
     if isinstance(y, np.ndarray):
-        dtype = str if y.dtype.kind == "U" else y.dtype
-        made = np.stack([values.tolist()] * int(np.prod(shape[1:])), axis=1)
-        return made.astype(dtype).reshape(shape)
-    if len(shape) > 1:
-        columns = (_column(y, dtype, values) for dtype in dtypes_of(y))
-        return type(y)(dict(zip(column_names(y), columns, strict=True)))
-    column = _column(y, y.dtype if hasattr(y, "dtype") else y.type, values)
-    if type(y).__module__.startswith("pandas") and not hasattr(y, "iloc"):
-        import pandas as pd
-
-        return pd.Index(column) if isinstance(y, pd.Index) else column.array
-    return column
+        return made.astype(str if y.dtype.kind == "U" else y.dtype)
+    return made.tolist()
