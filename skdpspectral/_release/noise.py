@@ -18,7 +18,7 @@ import random
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import NoReturn, TypeAlias
 
@@ -345,36 +345,6 @@ class Release(NoiseOwner):
             released = _add_noise(mechanism, statistic, self._generator)
         if _transcripts.get():
             record_release(name, released)
-        return released
-
-    def sample(
-        self,
-        name: str,
-        kernel: Callable[[float, list[Array], Array], Array],
-        *,
-        normals: Sequence[tuple[int, ...]] = (),
-        chi_degrees: npt.ArrayLike = (),
-    ) -> Array:
-        """Return a function of a release whose noise is never formed.
-
-        It is for statistics of noisy matrices that do not fit into memory. The result
-        of ``kernel(noise_std, normals, chis)`` must have the distribution of that
-        function; it is not on a grid. Arguments are independent standard normals, one
-        array per shape in `normals`, and chi variables of `chi_degrees` (at least 1).
-        """
-        mechanism = self._planned(name)
-        noise_std = 0.0
-        if type(mechanism) is Gaussian:
-            noise_std = mechanism.noise_std
-        elif not isinstance(mechanism, Exact):
-            raise TypeError(f"there is no noise source for {type(mechanism).__name__}")
-        degrees = np.asarray(chi_degrees, dtype=float)
-        with self._drawing():
-            self._close(name)
-            draws = [self._generator.standard_normal(shape) for shape in normals]
-            chis = np.sqrt(self._generator.chisquare(degrees))
-        released = kernel(noise_std, draws, chis)
-        record_release(name, released)
         return released
 
     def above_threshold(

@@ -150,7 +150,7 @@ _CLIPS = np.append(1e-4, np.exp2(np.arange(-3.0, 10.01, 0.25)))
 # Deviations by which votes are seen beside others, and anywhere; the weight of what
 # clipping changes; and the most that noise may be, as a share of the variance, where
 # rows are not clipped to one length (doc/tables/pca_centers.rst).
-_SEEN, _SURE, _CHANGED, _NOISIEST = 2.5, 4.0, 80.0, 0.1
+_SEEN, _SURE, _CHANGED, _NOISIEST = 2.5, 5.0, 80.0, 0.1
 
 
 def count_squares(blocks, typical: float) -> np.ndarray:

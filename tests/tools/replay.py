@@ -186,13 +186,6 @@ class Tape:
                 self.apart = f"a value that does not occur, of {mechanism.name!r}"
         return list(given)
 
-    def sample_kernel(self, owner, name, kernel, **draws):
-        """Stand for ``Release.sample``, whose noise is never formed."""
-        mechanism = owner.plan[name]
-        return self.answer(
-            Asked(mechanism, None, _sample(owner, name, kernel, **draws).copy())
-        )
-
     def begin_stream(self, noise, mechanism, shaping, generator):
         """Stand for the constructor of correlated noise."""
         seeded = self._has_seed(generator)
@@ -250,7 +243,6 @@ class Tape:
 
             put(noise, "_add_noise", self.add_noise)
             put(noise, "_above", self.above)
-            put(noise.Release, "sample", method(self.sample_kernel))
             for module in (noise, streams):
                 put(module, "noise_generator", self.generator)
             put(streams, "_key", self.key)
@@ -275,7 +267,7 @@ class Tape:
 
 
 _noise_generator, _key = noise.noise_generator, streams._key
-_add_noise, _sample = noise._add_noise, noise.Release.sample
+_add_noise = noise._add_noise
 _above, _draw_option = noise._above, noise.draw_option
 _block = Ballot.__call__
 _begin_stream, _add_to = streams._ShapedNoise.__init__, streams._ShapedNoise.add_to
