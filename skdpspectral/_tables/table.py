@@ -507,7 +507,11 @@ def deferred_users(
         )
 
     def ids() -> np.ndarray:
-        return _read_ids(apart()[1], shape[0], owner)
+        """Return the ids alone: other columns may be private, and are not read."""
+        own = users
+        if place is not None:
+            own = read_quietly(lambda: column_at(_with_columns(X), place))
+        return _read_ids(own, shape[0], owner)
 
     def read() -> UserTable:
         features, own = apart()

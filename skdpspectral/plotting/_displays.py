@@ -385,8 +385,7 @@ class ScoresDisplay(Display):
         ValueError, TypeError
             If an argument or the form of X is invalid (nothing is charged), or if a
             value is invalid (charged).
-        PrivacyBudgetError
-            If the accountant's remaining budget is too small; nothing is charged.
+        {no_budget}
 
         Notes
         -----

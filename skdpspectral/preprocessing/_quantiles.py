@@ -14,6 +14,7 @@ from .._base.strategies import check_arguments
 from .._release import Release
 from .._statistics.statistic import Combination, Statistic, Votes
 from .._tables.clipping import Box, make_box
+from .._tables.columns import as_array
 from .._tables.table import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
@@ -246,11 +247,12 @@ def score_histogram(estimator, X, groups, names, n_bins, *budget):
     statistic = Combination(both, {"quantiles": _SHARE, "counts": 1.0 - _SHARE})
     release = _charged(statistic, "ScoresDisplay", n_samples, *budget)
     # Values are read from here on.
-    scores = np.asarray(estimator.transform(X))[:, :2]
+    made = estimator.transform(X)  # which may be a frame
+    scores = np.asarray(made)[:, :2]
     codes = np.zeros(n_samples, dtype=int)
     if groups is not None:
         codes.fill(-1)
-        labels = np.asarray(groups)
+        labels = as_array(groups, "groups")
         for code, name in enumerate(names):
             codes[labels == name] = code
     low, high = quantiles.run(release, scores)

@@ -30,7 +30,7 @@ N, P = 12, 3
 IN_TURN = Adam(sampling="in-turn")
 MODELS = {
     "pairs": DPPCA(1, center="pairs", epsilon=8.0),
-    "rows": DPPCA(1, center="none", clip_norm=2.0, epsilon=8.0),
+    "rows": DPPCA(1, center="none", epsilon=8.0),
     "ranks": DPPCA(1, scale="ranks", epsilon=8.0),
     "covariance": DPCovariance(epsilon=8.0),
     "scaler": DPStandardScaler(epsilon=8.0),

@@ -264,7 +264,7 @@ def beside_private(column):
         (some(FunctionTransformer(np.nan_to_num), ["text"]), "has dtype|dates or"),
         (some(FunctionTransformer(np.nan_to_num), ["count"]), None),
         (some(FunctionTransformer(np.nan_to_num), ["number"]), None),
-        (FunctionTransformer(np.nan_to_num), "dates or durations"),
+        (FunctionTransformer(np.nan_to_num), "has dtype|dates or"),
         (beside_private("text"), "has dtype|dates or"),
         (beside_private("day"), "dates or durations"),
         (beside_private("count"), None),

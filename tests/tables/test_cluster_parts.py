@@ -143,7 +143,7 @@ def test_pipelines_begin_with_a_step_that_reads_clusters(step, last):
     def fit(X, *, accountant):
         make_private_pipeline(step, last, accountant=accountant).fit(X)
 
-    match = r"X is a dask collection.*X\.compute\(\)"
+    match = r"PrivatePipeline does not take dask collections.*X\.compute\(\)"
     refused(fit, ROWS, match=match, error=TypeError)
 
 

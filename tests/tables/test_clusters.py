@@ -145,7 +145,7 @@ def test_a_cluster_releases_what_memory_does(name, monkeypatch):
         check_public(job, SEED, len(here[0]))
 
 
-@pytest.mark.parametrize("name", ["pca two stages", "pca pairs"])
+@pytest.mark.parametrize("name", ["pca default", "pca pairs"])
 def test_a_task_that_runs_again_adds_nothing(name, monkeypatch):
     """Every task runs twice on the same input, as when a worker was lost."""
     model, here, there, given = FITS[name]
