@@ -36,8 +36,9 @@ LOW, _HIGH, _FARTHEST = -198, 198, 45
 N_OCTAVES = _HIGH - LOW + 1
 
 # Numbers below were set by the shares of variance in doc/tables/pca_centers.rst.
-# Shares of mu**2 of the lengths, at least and at most, and deviations of their noise.
-_LENGTHS, _SURE = (0.002, 0.12), 32.0
+# Shares of mu**2 of the lengths, at least and at most; deviations of their noise that
+# a share of all has, and that three octaves need to be seen.
+_LENGTHS, _SURE, _FAIRLY_SURE = (0.002, 0.12), 32.0, 3.5
 # Shares of the steps that are tried, that of the last step in them, and most steps.
 _SHARES, _LAST, _MOST_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5), 0.6, 16
 # Rows of a step, of the last one, and of the votes for squared lengths, at least; and
@@ -81,12 +82,18 @@ def shares_of_lengths(rows: Rows, X: Any, sample: Sample, pairs: bool = True):
     return exact / (np.array([[2.0], [1.0]]) * (PARTS * sample.n_rows))
 
 
-def typical_lengths(released: np.ndarray, noise: float) -> tuple[float, float]:
-    """Return lengths of differences, 0 if none is seen, and of rows."""
-    place, reach, _ = _fullest(released[1], 1, N_OCTAVES, noise)
+def typical_lengths(released: np.ndarray, noise: float) -> tuple[float, float, bool]:
+    """Return lengths of differences and of rows, and whether most differences are such.
+
+    If no length of differences stands out of the noise, it is that of rows, or 0.
+    """
+    sure = _FAIRLY_SURE * math.sqrt(3.0) * noise
+    place, reach, most = _fullest(released[1], 1, N_OCTAVES, noise)
     first = max(place - _FARTHEST, 1)
     _, typical, share = _fullest(released[0], first, max(place + 2, first + 1), noise)
-    return min(typical, reach) if 2.0 * share >= _LEAST_SEEN else 0.0, reach
+    if share < sure:
+        return reach if most >= sure else 0.0, reach, False
+    return min(typical, reach), reach, 2.0 * share >= _LEAST_SEEN
 
 
 def _fullest(shares: np.ndarray, first: int, last: int, noise: float):
@@ -240,7 +247,9 @@ class Centered(Fit):
         self.rows, self.mu, self.center, self.last = rows, mu, center, last
         scheduled = min(mu, _LARGEST_MU)
         wanted = max(_STEP_ROWS, _SURE / (scheduled * math.sqrt(_LENGTHS[0])))
-        self.measured, self.voters = rows.sample(wanted), rows.sample(_VOTERS)
+        enough = math.sqrt(2.0 / _VOTES[1]) / (scheduled * _VOTE_NOISE)
+        self.measured = rows.sample(wanted)
+        self.voters = rows.sample(max(_VOTERS, enough))
         cost = max(_LENGTHS[0], (_SURE / (self.measured.n_rows * mu)) ** 2)
         if rows.n < 2 or cost > _LENGTHS[1]:
             cost = 0.3 if measured else 0.0
@@ -300,9 +309,10 @@ class Centered(Fit):
         origin, said = Origin(paired=self.center != "none"), ()
         branch = self.branches[0]
         if self.lengths is not None:
-            typical, reach = self._measure(release, X)
-            origin = origin._replace(typical=typical)
-            if typical > 0.0:
+            typical, reach, is_seen = self._measure(release, X)
+            if is_seen or self.test == 0.0:  # without votes, any length is a start
+                origin = origin._replace(typical=typical)
+            if is_seen:
                 ratio = min(reach / typical, _RATIOS[-1])
                 at = int(np.searchsorted(_RATIOS, ratio))
                 branch = self.branches[self.chosen[at]]
@@ -319,13 +329,15 @@ class Centered(Fit):
                 said = (Remark(_FAR, Concern.CENTER),)
         return branch.last, origin, branch.last.run(release, X, origin), said
 
-    def _measure(self, release, X) -> tuple[float, float]:
+    def _measure(self, release, X) -> tuple[float, float, bool]:
         """Release the lengths of differences and of rows; return typical ones."""
         given = self.rows, X, self.measured, self.center != "none"
         exact = shares_of_lengths(*given)
         noise = getattr(self.lengths, "noise_std", 0.0)
-        typical, reach = typical_lengths(release("lengths", exact), noise)
-        return (reach if self.center == "none" else typical), reach
+        typical, reach, is_seen = typical_lengths(release("lengths", exact), noise)
+        if self.center == "none":
+            return reach, reach, True
+        return typical, reach, is_seen
 
     def _find_center(self, release, X, branch, typical, ratio) -> Origin:
         """Release the steps of a branch."""

@@ -121,6 +121,13 @@ class ClippedMoments:
         """Release the lengths and moments; return a positive definite covariance."""
         walked, divisor = terms_about(self.rows, X, origin)
         weight = HALF if origin.paired else 1.0
+        if not origin.typical:
+            warn(
+                "noise hides how long rows are, and lengths about 1 are tried: the "
+                "covariance may be wrong by orders of magnitude. Use more rows, a "
+                "larger epsilon, or bounds",
+                NoisyFitWarning,
+            )
         radii = self._radii(release, walked, origin.typical or 1.0, 1.0 / divisor)
         kernel = partial(_sums_of_layers, radii=radii, n_features=self.rows.p)
         areas = [radii[0] ** 2, *(far**2 - radii[0] ** 2 for far in radii[1:])]
@@ -148,6 +155,13 @@ class ClippedMoments:
             _, last = search.run(release, margin, rising=False)
             first = min(first + int(last[0]), len(points) - 1)
             radii.append(2.0 ** float(points[first]))
+        if first == len(points) - 1:
+            warn(
+                "many rows are more than 2**8 times as far from others as is typical, "
+                "and are clipped there: the covariance may be far too small. Put a "
+                "DPStandardScaler in front, or pass bounds",
+                NoisyFitWarning,
+            )
         return tuple(radii)
 
     def _joined(self, layers, spreads, paired: bool) -> np.ndarray:

@@ -318,8 +318,8 @@ class Typical:
         spread = float(np.linalg.norm(weights * noise))
         averages = np.tensordot(weights, shares, axes=1)
         seen = np.where(averages[0] > _HIDDEN * spread, averages[0], 0.0)
-        typical, reach = typical_lengths(averages, spread)
-        if spread > _MOST_NOISE or not typical or seen.sum() <= 0.5 * HALF:
+        typical, reach, is_seen = typical_lengths(averages, spread)
+        if spread > _MOST_NOISE or not is_seen or seen.sum() <= 0.5 * HALF:
             return cls(1.0, 1.0, _SQUARES[1], 0.0)
         if clip is not None:
             # Rows keep their lengths: only the clip compares with an error.

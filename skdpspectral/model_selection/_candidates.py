@@ -239,10 +239,13 @@ def fitted_within_budget(
         fitted_by(functools.partial(model.fit, *given), private=True)
     noted = block_at_hand(getattr(search, "_made_in", None))
     for part in fitted_within(model):  # a pipeline has fitted copies of its steps
-        if isinstance(part, PrivateEstimator):
-            part._set_source(None, None)
-            part.__dict__.pop("_fit_limit", None)
-            part.accountant, part._made_in = search.accountant, noted
+        # Of other compositions also what a further fit of them would clone.
+        is_private = isinstance(part, PrivateEstimator)
+        for own in [part] if is_private else estimators_within(part).values():
+            if isinstance(own, PrivateEstimator):
+                own._set_source(None, None)
+                own.__dict__.pop("_fit_limit", None)
+                own.accountant, own._made_in = search.accountant, noted
     return model
 
 

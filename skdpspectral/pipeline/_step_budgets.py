@@ -317,7 +317,7 @@ class StepBudgets:
             seeded=any(plan.seeded for plan in self._plans.values()),
             remarks=tuple(self._remarks()),
             failure=self._failure,
-            one_row_each=users is not None,
+            one_row_each=any(plan.one_row_each for plan in charged if plan),
         )
         doubts = []
         for path, share in self.step_shares.items():

@@ -369,10 +369,10 @@ class ScoresDisplay(Display):
         X : array-like of shape (n_samples, n_features)
             Private rows.
         groups : array-like of shape (n_samples,) or None, default=None
-            Group of each row, which is as private as the row. Rows of groups that are
-            not in `group_names` are not counted.
-        group_names : sequence or None, default=None
-            All groups to draw, which are public.
+            Group of each row, an integer or text, which is as private as the row. Rows
+            of groups that are not in `group_names` are not counted.
+        group_names : sequence of int or str, or None, default=None
+            All groups to draw, which are public and different.
         n_bins : int, default=16
             Number of cells along each component.
         epsilon, delta, accountant, noise_seed

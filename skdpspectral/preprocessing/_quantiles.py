@@ -14,8 +14,8 @@ from .._base.strategies import check_arguments
 from .._release import Release
 from .._statistics.statistic import Combination, Statistic, Votes
 from .._tables.clipping import Box, make_box
-from .._tables.columns import as_array
-from .._tables.table import deferred_rows
+from .._tables.ids import IdIndex
+from .._tables.table import deferred_rows, shape_of
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import calibrate_alike
@@ -236,12 +236,14 @@ def score_histogram(estimator, X, groups, names, n_bins, *budget):
     n_samples = deferred_rows(estimator, X, reset=False).shape[0]
     if len(estimator.components_) < 2:
         raise ValueError("estimator must have two components: fit n_components=2")
-    if groups is not None and (names is None or np.shape(groups) != (n_samples,)):
+    if groups is not None and (
+        names is None or shape_of(groups, "groups") != (n_samples,)
+    ):
         raise ValueError(
             f"groups must have shape ({n_samples},), and group_names must list them"
         )
-    n_groups = 1 if groups is None else len(names)
-    counts = PairCounts((n_groups, n_bins, n_bins), n_samples)
+    known = None if groups is None else IdIndex(names, "group_names")
+    counts = PairCounts((len(known or "1"), n_bins, n_bins), n_samples)
     quantiles = ColumnQuantiles(n_samples, 2, _TENTHS)
     both = {"quantiles": quantiles, "counts": counts}
     statistic = Combination(both, {"quantiles": _SHARE, "counts": 1.0 - _SHARE})
@@ -250,11 +252,8 @@ def score_histogram(estimator, X, groups, names, n_bins, *budget):
     made = estimator.transform(X)  # which may be a frame
     scores = np.asarray(made)[:, :2]
     codes = np.zeros(n_samples, dtype=int)
-    if groups is not None:
-        codes.fill(-1)
-        labels = as_array(groups, "groups")
-        for code, name in enumerate(names):
-            codes[labels == name] = code
+    if known is not None:
+        codes = known.find(groups, "groups")
     low, high = quantiles.run(release, scores)
     reach = _BEYOND * np.maximum(0.5 * (high - low), np.finfo(float).tiny)
     limits = 0.5 * (low + high) + np.array([-reach, reach])

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2, multivariate_normal
 from sklearn.covariance import EmpiricalCovariance
 
-from skdpspectral import DPCovariance, PrivacyLeakWarning
+from skdpspectral import DPCovariance, NoisyFitWarning, PrivacyLeakWarning
 
 
 def correlated(n, p, seed=0):
@@ -157,3 +157,22 @@ def test_a_covariance_of_pairs_says_that_it_has_no_mean():
             model = DPCovariance(center=center, noise_seed=0).fit(X)
         assert not any(said in str(warning.message) for warning in caught)
     assert np.abs(model.location_ - 50.0).max() < 1.0
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_equal_rows_hide_no_unit(unit):
+    """Four rows in five are equal: lengths of the others are still those of pairs."""
+    X = unit * np.random.default_rng(0).standard_normal((20_000, 5))
+    X[:16_000] = 0.0
+    found = DPCovariance(noise_seed=0).fit(X).covariance_
+    assert 0.8 < np.trace(found) / np.trace(np.cov(X.T)) < 1.25
+
+
+def test_lengths_that_are_hidden_or_clipped_are_told():
+    X = np.random.default_rng(0).standard_normal((20_000, 5))
+    X[:14_000] *= 1e-3
+    with pytest.warns(NoisyFitWarning, match="far too small"):
+        DPCovariance(noise_seed=0).fit(X)
+    X = np.zeros((2000, 5))
+    with pytest.warns(NoisyFitWarning, match="noise hides how long rows are"):
+        DPCovariance(noise_seed=0).fit(X)

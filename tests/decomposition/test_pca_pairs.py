@@ -17,6 +17,7 @@ from skdpspectral._statistics.centered import N_OCTAVES, typical_lengths
 from skdpspectral._statistics.moments import Rows
 from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_order
 from skdpspectral._tables.pairs import PairOrder, PairWalk
+from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance, Gaussian
 from skdpspectral.metrics import captured_variance, subspace_distance
@@ -282,7 +283,8 @@ def test_lengths_are_read_through_noise(scale, away):
     X = scale * (rng.standard_normal((1000, 50)) + away)
     wanted = scale * math.sqrt(50.0), scale * math.sqrt(50.0 * (1.0 + away**2))
     for _ in range(20):
-        found = lengths_of(X, 0.03, rng)
+        *found, is_seen = lengths_of(X, 0.03, rng)
+        assert is_seen
         np.testing.assert_allclose(np.log2(found), np.log2(wanted), atol=0.5)
 
 
@@ -291,13 +293,27 @@ def test_lengths_of_rows_that_are_alike_or_hidden_are_harmless(kind):
     rng = np.random.default_rng(0)
     X = np.zeros((1000, 50))
     if kind == "zeros":
-        typical, reach = lengths_of(X, 0.0, rng)
+        typical, reach, is_seen = lengths_of(X, 0.0, rng)
     else:
         shares = 0.01 * rng.standard_normal((2, N_OCTAVES))
-        typical, reach = typical_lengths(shares, 0.01)
+        typical, reach, is_seen = typical_lengths(shares, 0.01)
+    assert not is_seen
     assert 0.0 <= typical <= reach < math.inf
     pca = DPPCA(2, epsilon=1.0, noise_seed=0).fit(X)
     assert np.isfinite(pca.components_).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_length_is_read_from_noise_without_a_warning(seed):
+    """Of a constant table nothing but noise is seen: false alarm below 1e-3 a seed."""
+    with pytest.warns(UserWarning, match="above the noise"):
+        DPPCA(1, noise_seed=seed).fit(np.full((3000, 20), 5.0))
+
+
+@pytest.mark.parametrize("center", ["auto", "pairs", "none"])
+def test_tiny_budgets_of_many_rows_can_be_planned(center):
+    plan = DPPCA(1, epsilon=5e-4, delta=1e-7, center=center).privacy_plan(10**7, 10)
+    assert plan.mu <= gaussian_mu(5e-4, 1e-7) * (1.0 + 1e-9)
 
 
 def test_rows_dense_about_their_center_do_not_count_by_its_error():
