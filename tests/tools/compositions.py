@@ -197,8 +197,8 @@ def grid_over(model):
     """Return a grid over some parameter of the private estimator in a model."""
     names = model.get_params(deep=True)
     by_name = {name.rpartition("__")[2]: name for name in names}
-    if "unseen" in by_name:
-        return {by_name["unseen"]: ["zero", "keep"]}
+    if "with_mean" in by_name:
+        return {by_name["with_mean"]: [True, False]}
     if "max_categories" in by_name:
         return {by_name["max_categories"]: [1, 2]}
     known = (name for name in ("n_components", "clip_norm", "alpha") if name in by_name)
