@@ -335,6 +335,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
     @property
     def fit_predict(self):
+        """Not available: rows are predicted after a fit, with ``predict``."""
         raise AttributeError("a private pipeline has no fit_predict: call fit first")
 
     def _seeds(self) -> Iterator[int | None]:
