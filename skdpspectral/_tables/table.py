@@ -201,6 +201,8 @@ def shape_of(X, name: str = "X") -> tuple[int, ...]:
         shape = getattr(X, "shape", None)
         if isinstance(shape, tuple) and all(isinstance(s, Integral) for s in shape):
             return tuple(int(size) for size in shape)
+        if is_on_cluster(X):  # whose array would read all values
+            return (run_on_cluster(lambda: len(X)), *map(int, shape[1:]))
         return objects_of_lists(X).shape if lists else np.asarray(X).shape
     except (MemoryError, Warning):
         raise
