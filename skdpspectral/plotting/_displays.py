@@ -377,7 +377,8 @@ class ScoresDisplay(Display):
             Number of cells along each component.
         epsilon, delta, accountant, noise_seed
             Budget of the histogram and ledger, as in
-            :func:`~skdpspectral.preprocessing.private_quantiles`.
+            :func:`~skdpspectral.preprocessing.private_quantiles`. Without `accountant`,
+            that of the estimator is charged.
         ax, **scatter_kw
             As in :meth:`plot`.
 
@@ -397,7 +398,8 @@ class ScoresDisplay(Display):
         cls._check_style()
         check_is_fitted(estimator)
         check_count("n_bins", n_bins)
-        budget = (epsilon, delta, accountant, noise_seed)
+        own = estimator.accountant if accountant is None else accountant
+        budget = (epsilon, delta, own, noise_seed)
         given = (estimator, X, groups, group_names, n_bins)
         counts, edges, noise_std = score_histogram(*given, *budget)
         named = {"noise_std": noise_std, "group_names": group_names}

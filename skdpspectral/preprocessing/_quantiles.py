@@ -20,7 +20,7 @@ from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import calibrate_alike
 from ..accounting._ledger.context import ambient_accountant
-from ..mechanisms import Neighbors
+from ..mechanisms import Neighbors, Unit
 
 _CONSTRAINTS = {
     "epsilon": [Interval(Real, 0, None, closed="right"), None],
@@ -236,6 +236,12 @@ def score_histogram(estimator, X, groups, names, n_bins, *budget):
     n_samples = deferred_rows(estimator, X, reset=False).shape[0]
     if len(estimator.components_) < 2:
         raise ValueError("estimator must have two components: fit n_components=2")
+    told = estimator.privacy_
+    if told.unit is Unit.USER and not getattr(told, "one_row_each", False):
+        raise ValueError(
+            f"{type(estimator).__name__} protects users, and this histogram one row: "
+            "pass an estimator of rows, such as DPPCA"
+        )
     if groups is not None and (
         names is None or shape_of(groups, "groups") != (n_samples,)
     ):

@@ -8,6 +8,7 @@ import pytest
 
 from skdpspectral import (
     DPPCA,
+    DPItemEmbedding,
     NoisyFitWarning,
     PrivacyAccountant,
     PrivacyBudgetError,
@@ -213,3 +214,17 @@ def test_wrong_displays_cost_nothing(pca_and_rows, given, message):
         with pytest.raises(ValueError, match=message):
             ScoresDisplay.from_estimator(**{"estimator": estimator, "X": X, **given})
         assert len(accountant.ledger) == 0
+
+
+def test_scores_are_charged_to_the_ledger_of_their_estimator():
+    """Rows of users who have several are refused, before the charge."""
+    X, ledger = np.random.default_rng(0).normal(size=(500, 4)), PrivacyAccountant()
+    pca = DPPCA(2, accountant=ledger).fit(X)
+    ScoresDisplay.from_estimator(pca, X)
+    assert len(ledger.ledger) == 2
+    pairs = np.column_stack([np.arange(300) // 3, np.arange(300) % 5])
+    items = DPItemEmbedding(2, items=range(5), rating_range=(1, 5), accountant=ledger)
+    items.fit(pairs, np.arange(300) % 4 + 1.0)
+    with pytest.raises(ValueError, match="protects users"):
+        ScoresDisplay.from_estimator(items, pairs)
+    assert len(ledger.ledger) == 3
