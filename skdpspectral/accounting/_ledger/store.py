@@ -230,7 +230,9 @@ def _locked(path: str, keep: bool, new: bool = False) -> Iterator[Any]:
             f"the ledger {path} can't be used in the middle of a charge of this same "
             "thread: a signal handler or a finalizer must not charge"
         )
-    deadline, pause = time.monotonic() + PATIENCE, _PAUSES[0]
+    # Of sleeps alone: time for the mutex, or for a turn of a busy processor, is not
+    # another process's.
+    waited, pause = 0.0, _PAUSES[0]
     begin = _begin_server if path.startswith(SERVER) else _begin_file
     while True:
         # Forks wait for the mutex, so it is not held while other processes are.
@@ -241,12 +243,13 @@ def _locked(path: str, keep: bool, new: bool = False) -> Iterator[Any]:
             if database is not None:
                 yield database
                 return
-        if time.monotonic() > deadline:
+        if waited > PATIENCE:
             raise LedgerError(
                 f"the ledger {path} was in use by another process for {PATIENCE:g} "
                 "seconds; nothing was charged. Look for a suspended process"
             )
         time.sleep(pause)
+        waited += pause
         pause = min(1.5 * pause, _PAUSES[1])
 
 
@@ -364,9 +367,8 @@ def _lock_file(real: str, open_now: contextlib.ExitStack) -> bool:
         folder = os.path.dirname(real)
         if os.path.isdir(folder):
             return False
-        raise LedgerError(f"path: the folder {folder} does not exist; create it") from (
-            None
-        )
+        said = f"path: the folder {folder} does not exist; create it"
+        raise LedgerError(said) from None
     except OSError as error:
         raise LedgerError(
             f"the ledger {real} can't be locked ({error}): it must be on a local disk "
@@ -460,9 +462,8 @@ class _Server:
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
         for name, other in _SERVER_TYPES.items() if "CREATE" in statement else ():
             statement = statement.replace(f" {name}", f" {other}")
-        statement = (
-            statement.replace("%", "%%").replace("?", "%s") if values else (statement)
-        )
+        if values:
+            statement = statement.replace("%", "%%").replace("?", "%s")
         done = self._connection.execute(statement, values or None)
         if statement == "COMMIT" and done.statusmessage != "COMMIT":
             raise LedgerError("the server of a ledger rolled a charge back")
