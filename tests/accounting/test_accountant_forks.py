@@ -115,27 +115,3 @@ def test_a_charge_within_a_charge_is_refused_and_does_not_hang():
                 ledger.charge(PLAN)
     accountant.charge(PLAN)
     assert (len(entries(accountant)), len(entries(other))) == (1, 0)
-
-
-def test_waiting_for_threads_is_not_waiting_for_another_process(monkeypatch):
-    """One attempt fails after threads had the mutex for longer than the patience."""
-    accountant, lock, attempts = PrivacyAccountant(), store._lock_file, []
-    held = threading.Event()
-
-    def hold():
-        with store._mutex:
-            held.set()
-            time.sleep(0.3)
-
-    def second_attempt(*arguments):
-        attempts.append(arguments)
-        return len(attempts) > 1 and lock(*arguments)
-
-    monkeypatch.setattr(store, "PATIENCE", 0.1)
-    monkeypatch.setattr(store, "_lock_file", second_attempt)
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(PATIENCE)
-    accountant.charge(PLAN)
-    thread.join()
-    assert len(attempts) == 2

@@ -230,8 +230,7 @@ def _locked(path: str, keep: bool, new: bool = False) -> Iterator[Any]:
             f"the ledger {path} can't be used in the middle of a charge of this same "
             "thread: a signal handler or a finalizer must not charge"
         )
-    # Of sleeps alone: time for the mutex, or for a turn of a busy processor, is not
-    # another process's.
+    # Sleeps alone count: other processes are not to blame for the mutex and the CPU.
     waited, pause = 0.0, _PAUSES[0]
     begin = _begin_server if path.startswith(SERVER) else _begin_file
     while True:
