@@ -21,10 +21,10 @@ def run_block(number):
 def test_first_example_runs():
     names = run_block(0)
     # The budget is spent, nothing is seeded, and the score is the one in the comment:
-    # in 1,000 fits it was between 0.2755 and 0.2838, and it cannot be above 0.2851.
+    # in 16,000 fits it was between 0.2721 and 0.2838, in 1.8 % of them below 0.281.
     assert names["pca"].privacy_.epsilon == pytest.approx(2.0)
     kept = names["captured_variance"](names["pca"], names["digits"].data)
-    assert 0.27 < kept < 0.2852
+    assert 0.26 < kept < 0.2852
 
 
 def test_second_example_runs():

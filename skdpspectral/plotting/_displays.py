@@ -278,7 +278,7 @@ class ComponentsDisplay(Display):
         computed from the plan and the releases. If the noise does not separate some
         eigenvalues, their intervals are inaccurate, and the coverage is lower.
         """
-        remedy = 'fit DPPCA with mechanism="gaussian" and release="components"'
+        remedy = 'fit DPPCA with scale=None or scale="bounds"'
         std = _attribute(estimator, "components_std_", remedy)
         names = getattr(estimator, "feature_names_in_", None)
         named = {"feature_names": names, "confidence": confidence}

@@ -31,9 +31,6 @@ def assert_uncharged(accountant, call, error, match):
     return caught.value
 
 
-# -- labels and clients --------------------------------------------------------
-
-
 def test_labels_compose_one_after_another():
     accountant = PrivacyAccountant(unit="row", neighbors="replace-one")
     for label in "aba":
@@ -70,8 +67,6 @@ def test_a_client_may_not_claim_less_than_it_costs():
     with pytest.raises(ValueError, match="cost more; calibrate"):
         PrivacyAccountant().charge(plan)
 
-
-# -- unit and relation ---------------------------------------------------------
 
 ROW_REPLACE, ROW_ADD = ("row", "replace-one"), ("row", "add-remove-one")
 USER_REPLACE, USER_ADD = ("user", "replace-one"), ("user", "add-remove-one")
@@ -163,9 +158,6 @@ def test_a_refused_first_entry_fixes_nothing():
     assert "per row, replace-one" in str(accountant)
 
 
-# -- budgets -------------------------------------------------------------------
-
-
 def refuses(call, *arguments, **named):
     try:
         call(*arguments, **named)
@@ -236,9 +228,6 @@ def test_a_fit_is_held_against_the_budget_at_the_budgets_delta():
     accountant = PrivacyAccountant(1.0, 1e-6)
     accountant.charge(fit_plan(1.0, delta=1e-9))
     assert accountant.remaining().epsilon > 0.3
-
-
-# -- reports -------------------------------------------------------------------
 
 
 def test_totals_are_stated_at_any_delta():

@@ -15,9 +15,6 @@ PLAN = fit_plan(0.1)
 needs_flock = pytest.mark.skipif(store.fcntl is None, reason="the system has no flock")
 
 
-# -- backups ---------------------------------------------------------------------------
-
-
 def test_a_backup_replaces_nothing(tmp_path):
     accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
     (tmp_path / "notes").write_text("mine")
@@ -47,9 +44,6 @@ print(len(backup.ledger), backup.epsilon, backup._id)
     found = run_python(script, tmp_path / "backup.db")
     assert found == [f"1 {accountant.epsilon} {accountant._id}"]
     assert (tmp_path / "backup.db").stat().st_mode & 0o077 == 0
-
-
-# -- other names, other files ----------------------------------------------------------
 
 
 def test_hard_links_are_refused(tmp_path):
@@ -112,9 +106,6 @@ def test_an_older_copy_of_the_same_entries_is_refused(tmp_path):
     (tmp_path / "old.db").replace(path)
     with pytest.raises(LedgerError, match="lacks changes that this process has seen"):
         advance_stream(accountant, stream, 0, 5)
-
-
-# -- the file that is locked -----------------------------------------------------------
 
 
 @needs_flock

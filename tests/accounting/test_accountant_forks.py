@@ -107,6 +107,22 @@ def test_a_child_of_the_charging_thread_itself_is_refused(monkeypatch):
     assert len(entries(accountant)) == 2
 
 
+def test_waiting_for_own_threads_is_not_waiting_for_another_process(monkeypatch):
+    accountant, lock, first = PrivacyAccountant(), store._lock_file, iter([False])
+
+    def fail_once(*given):
+        return next(first, True) and lock(*given)
+
+    monkeypatch.setattr(store, "PATIENCE", 0.1)
+    monkeypatch.setattr(store, "_lock_file", fail_once)
+    thread = threading.Thread(target=accountant.charge, args=(PLAN,))
+    with store._mutex:
+        thread.start()
+        time.sleep(0.3)
+    thread.join(PATIENCE)
+    assert len(entries(accountant)) == 1
+
+
 def test_a_charge_within_a_charge_is_refused_and_does_not_hang():
     accountant, other = PrivacyAccountant(), PrivacyAccountant()
     with store.transaction(accountant.path):

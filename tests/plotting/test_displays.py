@@ -136,7 +136,7 @@ def test_components_without_deviations_are_refused():
     pca = DPPCA(1).fit(X)
     assert pca.publish().components_std_.shape == (1, 6)
     pca.set_params(scale="ranks").fit(X)
-    with pytest.raises(ValueError, match="has no components_std_"):
+    with pytest.raises(ValueError, match="components_std_; fit DPPCA with scale"):
         ComponentsDisplay.from_estimator(pca)
 
 

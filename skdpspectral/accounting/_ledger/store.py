@@ -230,12 +230,12 @@ def _locked(path: str, keep: bool, new: bool = False) -> Iterator[Any]:
             f"the ledger {path} can't be used in the middle of a charge of this same "
             "thread: a signal handler or a finalizer must not charge"
         )
-    # Sleeps alone count: other processes are not to blame for the mutex and the CPU.
     waited, pause = 0.0, _PAUSES[0]
     begin = _begin_server if path.startswith(SERVER) else _begin_file
     while True:
-        # Forks wait for the mutex, so it is not held while other processes are.
+        # Forks and own threads wait for the mutex: not held, nor counted, in between.
         with _mutex, contextlib.ExitStack() as open_now:
+            began = time.monotonic()
             _here.busy = True
             open_now.callback(setattr, _here, "busy", False)
             database = begin(path, open_now, keep, new)
@@ -248,7 +248,7 @@ def _locked(path: str, keep: bool, new: bool = False) -> Iterator[Any]:
                 "seconds; nothing was charged. Look for a suspended process"
             )
         time.sleep(pause)
-        waited += pause
+        waited += time.monotonic() - began
         pause = min(1.5 * pause, _PAUSES[1])
 
 
