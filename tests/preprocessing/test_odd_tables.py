@@ -19,7 +19,7 @@ from skdpspectral import (
     NoisyFitWarning,
     PrivacyAccountant,
 )
-from skdpspectral._statistics.scale_windows import ScaleWindows
+from skdpspectral._statistics.windows import ScaleWindows
 from skdpspectral.preprocessing._columns import text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
