@@ -42,7 +42,6 @@ from skdpspectral.covariance import (
 )
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
@@ -203,8 +202,7 @@ ESTIMATORS = [
     FederatedDPPCA(1, aggregation="matrix", clip_norm=2.0),
     FederatedDPPCA(
         1,
-        mechanism=Gaussian(1.0),
-        release=ComponentCovariance(projection_norm=5.0),
+        release=ComponentCovariance(projection_norm=5.0, noise_variance=1.0),
         client_feature=-1,
     ),
     SparseDPPCA(),

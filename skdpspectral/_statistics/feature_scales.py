@@ -496,7 +496,9 @@ class FeatureScales(FeatureStatistic, Combination):
     def parts(self) -> Mapping[str, Any]:
         """Return the statistics, in the order of their releases."""
         given = self.n_samples, self.n_features, self.box, self.holes
-        found = [DifferenceHistograms(*given, factor=self.factor)]
+        found: list[FeatureStatistic] = [
+            DifferenceHistograms(*given, factor=self.factor)
+        ]
         if self.with_mean:
             found += [Phases(*given), FeatureMoments(*given)]
         return {one.name: replace(one, name=self.prefix + one.name) for one in found}

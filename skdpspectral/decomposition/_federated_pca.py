@@ -35,9 +35,10 @@ from ..mechanisms import Concern, ParallelPlan, Remark, Unit, check_count, check
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import Outcome, Rounds
 from ._federated_task import Registration, SpectralTask, Steps
-from ._pca_mechanisms import CLIENT_MECHANISMS, CLIP_RANGE, SpikedModel
-from ._projection import ProjectionMixin, VariancesMixin
+from ._pca import ComponentsMixin, ProjectionMixin
+from ._spiked import SpikedModel
 
+_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
 
@@ -61,6 +62,12 @@ class ComponentCovariance(BaseEstimator):
         Public rows that span the components, for example from another table. Clients
         then release only the covariance within them, with the whole budget. The rows
         must be linearly independent. None releases components first.
+    noise_variance : float or None, default=None
+        Public variance across the components, in squared units of the data (of the
+        scaled features with ``scale="bounds"``). The covariance of all features is then
+        composed of the components and this variance.
+        :class:`~skdpspectral.decomposition.SpikedModel` has its own, and does not
+        accept one.
 
     Examples
     --------
@@ -72,13 +79,15 @@ class ComponentCovariance(BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "projection_norm": [CLIP_RANGE, None],
+        "projection_norm": [_CLIP_RANGE, None],
         "components": [tuple, list, np.ndarray, None],
+        "noise_variance": [_CLIP_RANGE, None],
     }
     _array_parameters: ClassVar[tuple[str, ...]] = ("components",)
 
     projection_norm: float | None = None
     components: Any = None
+    noise_variance: float | None = None
 
 
 class Group(NamedTuple):
@@ -173,7 +182,7 @@ _UNCHECKED = Remark(
 
 @documented
 class FederatedEstimator(
-    VariancesMixin, ProjectionMixin, CallbackSupportMixin, PrivateEstimator
+    ComponentsMixin, ProjectionMixin, CallbackSupportMixin, PrivateEstimator
 ):
     """Base class of estimators whose clients release and a server aggregates.
 
@@ -191,7 +200,7 @@ class FederatedEstimator(
         "aggregation": [StrOptions({"projector", "matrix"})],
         "min_clients": [Interval(Integral, 1, None, closed="left")],
         "bounds": [tuple, list, np.ndarray, None],
-        "clip_norm": [CLIP_RANGE, None],
+        "clip_norm": [_CLIP_RANGE, None],
         "scale": [StrOptions({"bounds"}), None],
         "center": [StrOptions({"auto", "none", "pairs", "shared"})],
         "n_jobs": [Integral, None],
@@ -445,8 +454,8 @@ class FederatedEstimator(
     def _set_variances(self, outcome: Outcome) -> None:
         """Set what is known of variances: new with every fit, or not there."""
         values, total = outcome.explained_variance, outcome.total_variance
-        noise = self._public_noise()
-        noise = outcome.noise_variance if noise is None else noise
+        noise = self._steps().noise_variance
+        noise = outcome.noise_variance if noise is None else float(noise)
         found: dict = {"explained_variance_": values, "noise_variance_": noise}
         if values is not None and noise is not None:
             others = self.components_.shape[1] - len(values)
@@ -459,10 +468,6 @@ class FederatedEstimator(
         for name, value in found.items():
             if value is not None:
                 setattr(self, name, value)
-
-    def _public_noise(self) -> float | None:
-        """Return a public variance across the components, if one was given."""
-        return None
 
     def _read_rows(self, X, accept_sparse=False) -> np.ndarray:
         """Return the features of rows; any client may be in their column."""
@@ -486,11 +491,10 @@ class FederatedDPPCA(FederatedEstimator):
         Number of components r, at most ``n_features`` and the rows of any client.
     {epsilon_of_clients}
     {delta_of_clients}
-    mechanism : "gaussian", Gaussian or SpikedModel, default="gaussian"
+    mechanism : "gaussian" or SpikedModel, default="gaussian"
         How each client releases its components. "gaussian" adds noise to the second
-        moment. The `noise_variance` of a
-        :class:`~skdpspectral.decomposition.Gaussian` is used by :meth:`get_covariance`.
-        :class:`~skdpspectral.decomposition.SpikedModel` is only private under a model.
+        moment. :class:`~skdpspectral.decomposition.SpikedModel` is only private under a
+        model.
     aggregation : {"projector", "matrix"}, default="projector"
         Content of the clients' messages. "projector": their components, p r numbers.
         "matrix": the full noisy second moment, or the noisy projector of a model, p (p
@@ -534,9 +538,10 @@ class FederatedDPPCA(FederatedEstimator):
         moment: in units of the data with a `clip_norm`, else of rows scaled to a length
         of at most 1.
     noise_variance_ : float
-        Variance across the components, in units of the data: the public variance of the
-        mechanism, or the weighted median of a model's private ones. With "gaussian",
-        the variance of the averaged second moment of clipped rows, if available.
+        Variance across the components, in units of the data: the public variance of
+        `release` or of a model, or the weighted median of a model's private ones. With
+        "gaussian", the variance of the averaged second moment of clipped rows, if
+        available.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, set if both of
         the above are known, and for the averaged second moment without `clip_norm`.
@@ -617,7 +622,7 @@ class FederatedDPPCA(FederatedEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
-        "mechanism": CLIENT_MECHANISMS,
+        "mechanism": [StrOptions({"gaussian"}), SpikedModel],
         "release": [StrOptions({"components", "covariance"}), ComponentCovariance],
     }
 
@@ -660,12 +665,12 @@ class FederatedDPPCA(FederatedEstimator):
 
     def _why_no_variances(self) -> str | None:
         """Return why not all variances of the data are released, or None."""
-        covariance, noise = self._covariance(), self._public_noise()
+        covariance = self._covariance()
         plain = not isinstance(self.mechanism, SpikedModel)
         whole = plain and self.aggregation == "matrix"
         if whole and self.clip_norm is not None:
             return None
-        if covariance is not None and (noise is not None or not plain):
+        if covariance is not None and not (plain and covariance.noise_variance is None):
             return None
         if covariance is None:
             return (
@@ -673,14 +678,10 @@ class FederatedDPPCA(FederatedEstimator):
                 'aggregation="matrix" and a clip_norm'
             )
         return (
-            'mechanism="gaussian" releases none across the components; set '
-            'mechanism=Gaussian(noise_variance), or both aggregation="matrix" and a '
-            "clip_norm"
+            'mechanism="gaussian" releases none across the components; set the '
+            'noise_variance of a ComponentCovariance, or both aggregation="matrix" and '
+            "a clip_norm"
         )
-
-    def _public_noise(self) -> float | None:
-        noise = getattr(self.mechanism, "noise_variance", None)
-        return None if noise is None or isinstance(noise, str) else float(noise)
 
     def _covariance(self) -> ComponentCovariance | None:
         """Return `release` as an object; None if only components are released."""
@@ -698,6 +699,7 @@ class FederatedDPPCA(FederatedEstimator):
             init_name="components",
             covariance=True,
             projection_norm=covariance.projection_norm,
+            noise_variance=covariance.noise_variance,
         )
 
     def _set_outcome(self, task: SpectralTask, found: Outcome) -> None:

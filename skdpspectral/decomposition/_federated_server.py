@@ -209,8 +209,8 @@ class Rounds(Session):
         """Return variances along and across the components, and in all directions."""
         task, values = self.task, self.values
         rows, others = task.rows, task.n_features - len(components)
-        if task.mechanism.spiked:
-            noise = self._start.variances(self.first)[1] * rows.unit**2
+        if task.model is not None:
+            noise = self._start.variances(self.first)[1]
             total = None if values is None else float(values.sum()) + others * noise
             return values, noise, total
         unit_rows = rows.clip is None

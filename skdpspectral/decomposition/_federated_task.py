@@ -18,10 +18,10 @@ from .._tables.columns import check_feature_names, refuse_masked
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
-from ._bounded_moments import PowerIteration, SecondMoment
+from ._bounded_moments import PowerIteration, RowBounds, SecondMoment
 from ._federated_queries import ModelStart, Power, Query, Start, Within
-from ._pca_mechanisms import design_components
 from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
+from ._spiked import SpikedModel
 
 # Raised whenever the same parameters would mean other releases, or other messages.
 _VERSION = 6
@@ -44,6 +44,7 @@ class Steps(NamedTuple):
     init_name: str = "init"
     covariance: bool = False
     projection_norm: float | None = None
+    noise_variance: float | None = None
 
 
 class Registration(NamedTuple):
@@ -149,10 +150,14 @@ class SpectralTask(Task):
         )
         steps = estimator._steps()
         own = ("bounds", "clip_norm", "center", "scale")
-        self.rows, self.mechanism = design_components(
-            *(steps.mechanism, rank, p, steps.covariance),
-            **{name: getattr(estimator, name) for name in own},
-        )
+        bounded = {name: getattr(estimator, name) for name in own}
+        self.model: SpikedModel | None = None
+        if isinstance(steps.mechanism, SpikedModel):
+            self.model = steps.mechanism
+            self.model.check(rank, p, steps.covariance)
+            if bounded["center"] == "auto":  # the mean is zero, or taken off
+                bounded["center"] = "none"
+        self.rows = RowBounds(p, **bounded)
         self.n_rounds, self.with_covariance = int(steps.n_rounds), steps.covariance
         self.by_matrix = estimator.aggregation == "matrix"
         self._check(steps)
@@ -179,26 +184,26 @@ class SpectralTask(Task):
 
     def _check(self, steps: Steps) -> None:
         """Refuse parameters that contradict each other."""
-        rows, spiked = self.rows, self.mechanism.spiked
+        rows, model = self.rows, self.model
         start, length = steps.init is None, steps.projection_norm
+        private = model is not None and model.is_private
+        unused = start and length is None and steps.noise_variance is None
         bounded = rows.box is not None or rows.clip is not None
         bounded = bounded or rows.center != "none"
         refused = {
             "bounds, clip_norm, scale and center are not used with "
             "mechanism=SpikedModel(...), whose rows are not bounded and have mean "
             'zero, or any with SpikedModel(mean="unknown"); leave them out': (
-                spiked and bounded
+                model is not None and bounded
             ),
-            f"{steps.init_name} and projection_norm are not used with "
+            f"{steps.init_name}, projection_norm and noise_variance are not used with "
             "mechanism=SpikedModel(...), whose projections are not clipped; leave "
-            "them as None": spiked and not (start and length is None),
+            "them as None": model is not None and not unused,
             'aggregation="matrix" needs public variances of a SpikedModel: state '
-            "signal_variance and noise_variance": (
-                self.mechanism.unknown_spikes and self.by_matrix
-            ),
+            "signal_variance and noise_variance": (private and self.by_matrix),
             'release="covariance" requires a projection_norm for this mechanism: '
             "set release=ComponentCovariance(projection_norm)": (
-                steps.covariance and length is None and not spiked
+                steps.covariance and length is None and model is None
             ),
             'center="shared" requires mechanism="gaussian" and components that are '
             'released in one step; use center="pairs"': (
@@ -264,7 +269,7 @@ class SpectralTask(Task):
             queries += [AskLengths(self), AskCenter(self, 1), AskCenter(self, 2)]
         if self.start_basis is None:
             start = CenteredStart if self.shared else Start
-            queries.append(ModelStart(self) if self.mechanism.spiked else start(self))
+            queries.append(ModelStart(self) if self.model else start(self))
         queries += [Power(self, t) for t in range(1, self.n_rounds + 1)]
         return (*queries, *([Within(self)] if self.with_covariance else []))
 
@@ -312,8 +317,9 @@ class SpectralTask(Task):
 
     def _statistic_of(self, n_samples: int) -> Statistic:
         rows, rank, covariance = self.rows, self.n_components, self.with_covariance
-        if self.mechanism.spiked:
-            return self.mechanism.of_model(rows, n_samples, rank, covariance)
+        if self.model is not None:
+            given = n_samples, self.n_features, rank, covariance
+            return self.model.statistic(*given)
         more = self.start_basis is None, self.n_rounds, covariance
         steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
         return SharedCenter(rows, n_samples, steps) if self.shared else steps

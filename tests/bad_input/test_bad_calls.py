@@ -25,7 +25,6 @@ from skdpspectral.covariance import (
 )
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.linear_model import (
@@ -118,8 +117,8 @@ FITS += [
 FITS += [
     clients("mechanism", mechanism="two-stage"),
     clients("n_components", mechanism=spiked(), n_components=4),
-    clients("signal_variance|public", mechanism=spiked(None)),
-    clients("noise_variance|public", mechanism=spiked(2.0, None)),
+    clients("signal_variance", mechanism=spiked(None)),
+    clients("noise_variance", mechanism=spiked(2.0, None)),
     clients("bounds", mechanism=spiked(), bounds=(-1.0, 1.0)),
     clients("clip_norm", mechanism=spiked(), clip_norm=1.0),
     clients("scale", mechanism=spiked(), scale="bounds"),
@@ -128,7 +127,6 @@ FITS += [
     clients("sensitivity_constant", mechanism=spiked(sensitivity_constant=4.0)),
     clients("calibration", mechanism=PAPER, epsilon=1e6),
     clients("calibration", mechanism=PAPER, epsilon=None),
-    clients("noise_variance", mechanism=Gaussian(noise_variance=1.0)),
     modeled("n_components", n_components=4),
     modeled("n_components", n_components="auto"),
     modeled("signal_variance|both", noise_variance="private"),

@@ -15,7 +15,6 @@ from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA, SpikedPCA
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 
@@ -27,6 +26,7 @@ ROWS = make_spiked_covariance(
 CLIENTS = np.repeat(["a", "b", "c"], [100, 200, 300])
 WIDE = {"bounds": (-100.0, 100.0), "clip_norm": 1e3, "center": "none"}
 COVARIANCE = {"release": ComponentCovariance(12.0)}
+WHOLE = {"release": ComponentCovariance(12.0, noise_variance=1.0)}
 MATRIX = {"aggregation": "matrix", "clip_norm": 8.0}
 # So little noise that no variance across the components is lost in it.
 QUIET = {"epsilon": 50.0, "delta": 1e-3}
@@ -38,8 +38,8 @@ KNOWN = [
     SpikedPCA(1, signal_variance=1e6, noise_variance=1.0, release="covariance"),
     FederatedDPPCA(**MATRIX),
     FederatedDPPCA(**MATRIX, **COVARIANCE),
-    FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(noise_variance=1.0)),
-    FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(1.0), bounds=(-20, 20)),
+    FederatedDPPCA(**WHOLE),
+    FederatedDPPCA(**WHOLE, bounds=(-20, 20)),
     FederatedDPPCA(1, release="covariance", mechanism=SpikedModel(1e6, 1.0)),
     SparseDPPCA(2, clip_norm=8.0),
     SparseDPPCA(2, clip_norm=1.0, bounds=(-9, 15), scale="bounds", n_rounds=2),

@@ -12,7 +12,6 @@ from federation_tools import make_task
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.federation import MessageError, SpectralTask
@@ -44,7 +43,6 @@ PARAMETERS = {
     "other covariance": {"release": ComponentCovariance(4.000001)},
     "given": {"release": ComponentCovariance(4.0, np.eye(5)[:2])},
     "private": {"mechanism": SpikedModel("private", "private")},
-    "range": {"mechanism": SpikedModel("private", "private", norm_range=(1e-3, 1e3))},
     "model": MODEL,
     "other model": {"mechanism": SpikedModel([4.0, 2.5], 1.0)},
     "model, covariance": {**MODEL, "release": "covariance"},
@@ -149,7 +147,7 @@ BAD = [
             *({"scale": 3}, {"bounds": [[1.0] * 5, [0.0] * 5]}, {"bounds": [1, "x"]}),
             *({"clip_norm": [3.0]}, {"clip_norm": float("nan")}, {"weights": 3}),
             *({"mechanism": "other"}, {"mechanism": 3}, {"mechanism": {}}),
-            {"center": {"strategy": "Gaussian", "parameters": {"noise_variance": 1}}},
+            {"center": {"strategy": "SpikedModel", "parameters": {"mean": "zero"}}},
             {"mechanism": {"strategy": "Window", "parameters": {}}},
         )
     ],
@@ -218,8 +216,11 @@ REFUSED = {
     "init must be finite public": {"n_rounds": 1, "init": np.eye(3, 5)},
     "components must be finite": {"release": ComponentCovariance(1.0, np.eye(3, 5))},
     'center="shared" requires': {"n_rounds": 1, "center": "shared"},
-    "projection_norm are not used": {**MODEL, "release": ComponentCovariance(1.0)},
-    "components and projection_norm are not": {
+    "projection_norm and noise_variance are not": {
+        **MODEL,
+        "release": ComponentCovariance(1.0),
+    },
+    "components, projection_norm and": {
         **MODEL,
         "release": ComponentCovariance(None, np.eye(2, 5)),
     },
@@ -233,10 +234,10 @@ REFUSED = {
         "mechanism": SpikedModel(4.0, 1.0),
         "n_components": 5,
     },
-    "norm_range is reversed": {
-        "mechanism": SpikedModel("private", "private", norm_range=(2.0, 1.0))
+    "noise_variance are not used": {
+        **MODEL,
+        "release": ComponentCovariance(noise_variance=1.0),
     },
-    "noise_variance is not used": {"mechanism": Gaussian(1.0)},
     "mechanism": {"mechanism": "two-stage"},
 }
 
