@@ -49,17 +49,6 @@ bounds : tuple (low, high) or None, default=None
     of shape (n_features,). Values are clipped to these bounds and measured from
     their midpoint (:ref:`bounds`). The bounds must be known without looking at
     the data: ``(X.min(0), X.max(0))`` would break the guarantee.
-[clip_norm]
-clip_norm : float or None, default=None
-    With None, every centered row is scaled to unit norm. This needs no
-    knowledge of the data's scale, and is best for directions whenever noise
-    matters. A number in [1e-60, 1e60] only scales down rows that are longer, in
-    the units of the data (of the scaled features with ``scale="bounds"``).
-[scale]
-scale : {"bounds"} or None, default=None
-    "bounds" divides each feature by its own half-width, rather than all
-    features by the largest one. Private scales are not supported because they
-    would differ between clients.
 [center]
 center : {"auto", "none", "pairs", "shared"}, default="auto"
     Reference point that is subtracted from the rows. "none": the midpoint of

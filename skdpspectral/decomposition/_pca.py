@@ -561,9 +561,8 @@ class SpikedPCA(VariancesMixin, TableComponents):
         """Return what a fit of that shape releases, from public numbers alone."""
         check_rank(self.n_components, n_samples, n_features)
         rank, covariance = int(self.n_components), self.release == "covariance"
-        nothing = {"bounds": None, "clip_norm": None, "scale": None, "center": "none"}
         chosen = self._model(), rank, n_features, covariance
-        bounds, mechanism = design_components(*chosen, **nothing)
+        bounds, mechanism = design_components(*chosen, bounds=None, center="none")
         return mechanism.of_model(bounds, n_samples, rank, covariance)
 
     @unweighted
