@@ -78,17 +78,6 @@ sensitivity_constant : float or None, default=None
     `noise_variance` / `signal_variance`, the default gives the projector's noise of
     Cai et al., with q + sqrt(q); a constant of sqrt(q (q + 1)) / (q + sqrt(q))
     gives the noise of Li et al. (2024).
-[clip_norm]
-clip_norm : float or None, default=None
-    With None, every centered row is scaled to unit norm. This needs no
-    knowledge of the data's scale, and is best for directions whenever noise
-    matters. A number in [1e-60, 1e60] only scales down rows that are longer, in
-    the units of the data (of the scaled features with ``scale="bounds"``).
-[scale]
-scale : {"bounds"} or None, default=None
-    "bounds" divides each feature by its own half-width, rather than all
-    features by the largest one. Private scales are not supported because they
-    would differ between clients.
 [center]
 center : {"auto", "none", "pairs", "shared"}, default="auto"
     Reference point that is subtracted from the rows. "none": the midpoint of

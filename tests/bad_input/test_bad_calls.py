@@ -111,7 +111,6 @@ FITS += [
     pca("scale|bounds=(low, high)", scale="bounds"),
     pca("scale", scale="private"),
     pca("center", center="private"),
-    clients("scale|bounds=(low, high)", scale="bounds"),
     clients("center", center="private"),
 ]
 FITS += [
@@ -120,8 +119,6 @@ FITS += [
     clients("signal_variance", mechanism=spiked(None)),
     clients("noise_variance", mechanism=spiked(2.0, None)),
     clients("bounds", mechanism=spiked(), bounds=(-1.0, 1.0)),
-    clients("clip_norm", mechanism=spiked(), clip_norm=1.0),
-    clients("scale", mechanism=spiked(), scale="bounds"),
     clients("center", mechanism=spiked(), center="pairs"),
     clients("signal_variance|n_samples", mechanism=spiked()),
     clients("sensitivity_constant", mechanism=spiked(sensitivity_constant=4.0)),
@@ -331,11 +328,6 @@ FITS += [
     clients("n_components|n_features", n_components=5),
     clients("weights", weights=[[0.1, 0.2, 0.7]]),
     clients("release|projection_norm", release="covariance"),
-    clients(
-        "components|(2, 4)",
-        release=ComponentCovariance(1.0, np.eye(3, 4)),
-        n_components=2,
-    ),
     clients("min_clients|3", min_clients=4),
     clients("projection_norm", mechanism=spiked(), release=ComponentCovariance(1.0)),
     clients("center|SpikedModel", mechanism=spiked(), center="pairs"),

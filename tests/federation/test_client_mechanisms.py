@@ -151,8 +151,9 @@ def test_a_client_is_not_believed_what_it_says_of_itself_alone():
     }
     rounds.collect(sent)
     found = rounds.outcome()
-    assert found.noise_variance == 1.0
-    assert found.weights[1] == found.weights[2] < 0.3 < 0.4 < found.weights[0]
+    assert found["noise_variance_"] == 1.0
+    weights = found["client_weights_"]
+    assert weights[1] == weights[2] < 0.3 < 0.4 < weights[0]
 
 
 def test_weights_are_one_over_the_expected_squared_error():
@@ -170,7 +171,7 @@ def test_weights_are_one_over_the_expected_squared_error():
         expected.append(1.0 / (1.0 * 5.0 / 4.0**2 / n + 0.5 * noise**2))
     rounds.collect(sent)
     # The server takes a model's bounds for the usual share of delta.
-    weights = rounds.outcome().weights
+    weights = rounds.outcome()["client_weights_"]
     np.testing.assert_allclose(weights, expected / np.sum(expected), rtol=1e-3)
 
 
@@ -182,9 +183,11 @@ def test_projectors_and_covariances_are_averaged():
     sent = replies_to(rounds, clients)
     rounds.collect(sent)
     found = rounds.outcome()
-    packed = found.weights @ np.stack([reply.values for reply in sent.values()])
+    packed = found["client_weights_"] @ np.stack(
+        [reply.values for reply in sent.values()]
+    )
     top = np.linalg.eigh(unpack_lower(packed, 6))[1][:, -2:].T
-    assert subspace_distance(found.components, top) < 1e-6
+    assert subspace_distance(found["components_"], top) < 1e-6
     task = make_task(**MODEL, release="covariance")
     clients = make_clients(task, epsilon=1e8)
     found = hold(make_rounds(task, clients), clients)
