@@ -11,7 +11,13 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg import eigen
-from .._linalg.walks import RowWalk, Walked, Writing, row_squares, sums_of_layers
+from .._linalg.walks import (
+    RowWalk,
+    Walked,
+    Writing,
+    row_squares,
+    sum_of_outer_products,
+)
 from .._tables.clipping import Box, normalize_rows
 from .._tables.pairs import (
     PairOrder,
@@ -285,20 +291,29 @@ class Moment:
         return float(np.clip(length, 1e-60, 1e60)) if length > 0.0 else 0.0
 
     def run(self, release: Any, X: Any, origin: Origin) -> tuple[np.ndarray, float]:
-        """Release the matrix about an origin; return `across`, too."""
-        walked, divisor = terms_about(self.rows, X, origin)
-        bound = partial(_bounded, floor=self.length(origin))
-        (total,) = walked.reduce(partial(_sums, bound=bound, p=self.rows.p))
-        total /= divisor
-        released = release(self.mechanism.name, total, overwrite=True)
-        released /= HALF if origin.paired else 1.0
-        return released, self.spread(origin.paired)
+        """Release the matrix about an origin, and the deviation that matters for it."""
+        given = release, self.mechanism.name, self.rows, X, origin
+        return release_moment(*given, self.length(origin)), self.spread(origin.paired)
 
 
-def _bounded(rows, floor: float) -> list:
-    own = rows if isinstance(rows, np.ndarray) else None
-    return [normalize_rows(rows, floor=floor, out=own)]
+def release_moment(
+    release: Any, name: str, rows: Rows, X: Any, origin: Origin, floor: float
+) -> np.ndarray:
+    """Release the mean outer product of rows about an origin, of length at most 1."""
+    walked, divisor = terms_about(rows, X, origin)
+    total = walked.reduce(partial(_sum_of_bounded, floor=floor, p=rows.p))
+    total /= divisor
+    released = release(name, total, overwrite=True)
+    released /= HALF if origin.paired else 1.0
+    return released
 
 
-def _sums(blocks, bound, p: int) -> tuple:
-    return sums_of_layers(map(bound, blocks), p, 1)
+def bounded(blocks, floor: float):
+    """Yield rows over their length, or over a released `floor`, in their memory."""
+    for rows in blocks:
+        own = rows if isinstance(rows, np.ndarray) else None
+        yield normalize_rows(rows, floor=floor, out=own)
+
+
+def _sum_of_bounded(blocks, floor: float, p: int) -> np.ndarray:
+    return sum_of_outer_products(bounded(blocks, floor), p)

@@ -227,25 +227,3 @@ def mean_summation_error(
         error = sensitivity.summation_error(bound, terms, size, walks.BLOCKS_TOGETHER)
         errors.append(weight * error)
     return max(errors)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Blocks of rows about a point, or of differences over the root of two."""
-
-    walked: walks.Walked
-    n_terms: int
-    weight: float = 1.0
-
-    def reduce(self, kernel: walks.Kernel) -> Any:
-        """Return the sums of a kernel over the blocks."""
-        return self.walked.reduce(kernel)
-
-    @property
-    def divisor(self) -> float:
-        """Divisor of a sum of the terms before its release."""
-        return self.n_terms / self.weight
-
-    def undo(self, released: np.ndarray) -> np.ndarray:
-        """Return the mean of the terms, given its release."""
-        return released if self.weight == 1.0 else released / self.weight

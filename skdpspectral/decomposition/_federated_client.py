@@ -14,9 +14,8 @@ import numpy as np
 
 from .._messages.answering import AnsweringClient
 from .._release.noise import Release
-from .._statistics.statistic import pair_order
+from .._statistics.moments import Origin
 from .._tables.columns import in_declared_order
-from .._tables.pairs import PairOrder
 from .._tables.table import check_rows
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
@@ -27,25 +26,23 @@ from ._federated_task import Registration, SpectralTask, check_client_budget
 class ClientRows:
     """The rows of a client and its release, for all queries of a session.
 
-    `origin` is what rows are measured from: a shared center, the order of pairs, or
-    None. `steps` are the releases that follow a center. Rows below the released length
-    `floor` keep theirs. `column` is the last one about a shared center, and `mean` what
-    was released for it.
+    `origin` is what rows are measured from: a shared center, or other rows. `steps` are
+    the releases that follow a center. Rows below the released length `floor` keep
+    theirs. `column` is the last one about a shared center, and `mean` what was released
+    for it.
     """
 
     def __init__(self, task: SpectralTask, X: Any, release: Release) -> None:
         self.X, self.release, self.plan = X, release, release.plan
         self.statistic = task.statistic(len(X))
         self.floor, self.column, self.mean = 0.0, np.zeros(0), np.zeros(0)
-        self.origin: Any = None
-        if task.rows.center == "pairs":
-            self.origin = pair_order(len(X), task.n_features)
+        self.origin = Origin(paired=task.rows.center == "pairs")
         self.steps = self.statistic.rest if task.shared else self.statistic
 
     @property
     def paired(self) -> bool:
         """Whether rows are compared in pairs."""
-        return isinstance(self.origin, PairOrder)
+        return self.origin.paired
 
     def run(self, name: str, *given: Any) -> np.ndarray:
         """Release one of the steps that follow a center."""

@@ -360,10 +360,9 @@ class Within(_WithBasis):
         """Release the covariance."""
         if self._of_model:
             return (), rows.statistic.moment_within(rows.release, rows.X, given.T)
-        blocks = self.task.rows.blocks(rows.X, rows.origin)
         within = rows.steps.within
-        radius = self.task.projection_norm
-        return (), within.run(rows.release, blocks, given.T, radius)
+        asked = rows.origin, given.T, self.task.projection_norm
+        return (), within.run(rows.release, rows.X, *asked)
 
     def bound(self, n_samples: int) -> tuple[float, float]:
         """The clip, or the largest eigenvalue of rows of the model in any basis."""

@@ -184,7 +184,7 @@ class Rounds(Session):
         return {
             "components_": components,
             "n_components_": len(components),
-            "mean_": self.task.rows.to_data_units(self.mean),
+            "mean_": self.task.rows.rows().to_data(self.mean),
             "explained_variance_": values,
             "noise_variance_": noise,
             "explained_variance_ratio_": ratio,

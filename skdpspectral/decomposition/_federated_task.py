@@ -18,7 +18,7 @@ from .._tables.columns import check_feature_names, refuse_masked
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
-from ._bounded_moments import PowerIteration, RowBounds, SecondMoment
+from ._bounded_moments import PowerIteration, RowBounds
 from ._federated_queries import ModelStart, Power, Query, Start, Within
 from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
 from ._spiked import SpikedModel
@@ -314,7 +314,7 @@ class SpectralTask(Task):
             given = n_samples, self.n_features, rank, covariance
             return self.model.statistic(*given)
         more = self.start_basis is None, self.n_rounds, covariance
-        steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
+        steps = PowerIteration(rows, n_samples, rank, *more)
         return SharedCenter(rows, n_samples, steps) if self.shared else steps
 
     def party(self, name: str, n_samples: int, epsilon, delta) -> Party:

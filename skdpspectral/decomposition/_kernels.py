@@ -7,8 +7,6 @@ estimate Pearson correlations from noisy second moments of signs of differences.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -16,28 +14,9 @@ from scipy.linalg import eigh
 
 from .._linalg.eigen import flip_signs, top_eigh
 from .._linalg.walks import (
-    RowMap,
-    RowWalk,
     blas_threads,
-    reduce_rows,
     row_squares,
 )
-
-
-def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
-    """Return the sum of x (x'Q) over blocks of rows x, with `columns` Q."""
-    total = np.zeros(columns.shape)
-    for rows in blocks:
-        total += rows.T @ (rows @ columns)
-    return total
-
-
-def blocked_product(
-    X, row_map: RowMap, columns: np.ndarray, block_rows: int | None = None
-) -> np.ndarray:
-    """Return the mean of x (x'Q) over mapped rows, (p, k), without a second moment."""
-    kernel = partial(sum_of_products, columns=columns)
-    return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
 
 
 def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg import eigen
-from .._statistics.moments import Moment, Origin, Rows, terms_about
+from .._statistics.moments import Moment, Origin, Rows, bounded, terms_about
 from .._statistics.statistic import HALF, mean_summation_error
-from .._tables.clipping import clip_rows, normalize_rows
+from .._tables.clipping import clip_rows
 from ..accounting import split_mu
 from ..accounting._gaussian import calibrate_alike
 
@@ -99,9 +99,6 @@ class PowerStep(Moment):
 def _cross_sum(blocks, floor: float, basis: np.ndarray) -> np.ndarray:
     """Sum z a' for rows z of norm at most 1 and their clipped projections a."""
     total = np.zeros(basis.shape)
-    for block in blocks:
-        rows = normalize_rows(
-            block, floor=floor, out=block if isinstance(block, np.ndarray) else None
-        )
+    for rows in bounded(blocks, floor):
         total += rows.T @ clip_rows(np.asarray(rows @ basis), 1.0)
     return total

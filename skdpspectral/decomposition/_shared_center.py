@@ -25,8 +25,8 @@ from .._statistics.centered import (
     sum_clipped,
     typical_lengths,
 )
-from .._statistics.moments import Rows, Sample
-from .._statistics.statistic import HALF, Combination, Statistic, pair_order
+from .._statistics.moments import Origin, Rows, Sample
+from .._statistics.statistic import HALF, Combination, Statistic
 from ..accounting import split_mu
 from ..accounting._gaussian import calibrate_alike
 from . import _kernels
@@ -110,7 +110,7 @@ class SharedCenter(Combination):
 
     def __init__(self, bounds: RowBounds, n_samples: int, rest: PowerIteration) -> None:
         self.bounds, self.n_samples, self.rest = bounds, n_samples, rest
-        rows = Rows(n_samples, bounds.n_features, bounds.box)
+        rows = bounds.rows(n_samples)
         self.sample = rows.sample(_MOST_ROWS)
         self.lengths = Lengths(rows, self.sample)
         self.steps = CenterSteps(rows, self.sample)
@@ -279,9 +279,8 @@ class CenteredStart(Start, _AskAbout):
     def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
         """Find the center, or none, of releases and public numbers; then start."""
         statistic, asked = rows.statistic, (rows.column, rows.mean, given)
-        rows.origin = statistic.center(rows.plan, *asked)
-        if rows.origin is None:
-            rows.origin = pair_order(statistic.n_samples, self.task.n_features)
+        center = statistic.center(rows.plan, *asked)
+        rows.origin = Origin(center, paired=center is None)
         rows.floor = _as_length(float(given[-2]))
         return super().value(rows, None)
 

@@ -37,7 +37,7 @@ def test_a_refused_fit_leaves_ledger_and_estimator_as_they_were():
 
 @pytest.mark.parametrize("error", [ValueError, MemoryError, KeyboardInterrupt])
 @pytest.mark.parametrize(
-    "where", ["_statistics.moments.sums_of_layers", "_linalg.eigen.top_eigh"]
+    "where", ["_statistics.moments.sum_of_outer_products", "_linalg.eigen.top_eigh"]
 )
 @pytest.mark.parametrize("fitted", [False, True])
 def test_a_fit_that_fails_after_the_charge_stays_charged(

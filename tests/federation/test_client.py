@@ -13,8 +13,8 @@ from federation_tools import SESSION, ask, make_task, rows_of
 from skdpspectral import PrivacyAccountant, PrivacyBudgetError, PrivacyLeakWarning
 from skdpspectral._linalg.eigen import top_eigh
 from skdpspectral._release.noise import record_releases
+from skdpspectral._statistics.moments import Rows
 from skdpspectral.decomposition import ComponentCovariance, SpikedModel
-from skdpspectral.decomposition._bounded_moments import RowBounds
 from skdpspectral.federation import LocalClient, MessageError, Rounds
 from skdpspectral.mechanisms import Gaussian
 
@@ -156,7 +156,8 @@ def test_a_failure_at_the_start_ends_the_session(accountant, monkeypatch):
     task = make_task(n_rounds=1, bounds=(-5, 5))
     one = LocalClient("a", rows_of(0), task, accountant=accountant)
     with monkeypatch.context() as patch:
-        patch.setattr(RowBounds, "for_second_moment", lambda *_, **__: 1 / 0)
+        patch.setattr(Rows, "about", lambda *_, **__: 1 / 0)
+        patch.setattr(Rows, "differences", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             one.respond(first(task=task))
     for request in (first(task=task), ask(task, 1, BASIS)):

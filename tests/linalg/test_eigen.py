@@ -5,9 +5,10 @@ import pytest
 
 from skdpspectral._linalg import eigen
 from skdpspectral._linalg.eigen import flip_signs, top_eigh
+from skdpspectral._statistics.moments import Origin, Rows, release_moment
+from skdpspectral._tables.clipping import make_box
 from skdpspectral.decomposition import SpikedPCA, _kernels
 from skdpspectral.decomposition import _spiked as spiked_projector
-from skdpspectral.decomposition._bounded_moments import RowBounds, SecondMoment
 from skdpspectral.metrics import subspace_distance
 
 
@@ -73,9 +74,10 @@ def test_eigenvalues_that_are_alike():
     rows[np.arange(3000), np.arange(3000) % 20] = 1.0
     rows /= np.linalg.norm(rows, axis=1)[:, None]
     failing = np.tril(rows.T @ rows / 3000)
-    bounds = RowBounds(20, center="none", bounds=(-1.0, 2.0))
+    rows = Rows(3000, 20, make_box((-1.0, 2.0), 20, per_feature=False))
     axes = np.eye(20)[np.arange(3000) % 20]
-    moment = SecondMoment(bounds, len(axes)).kernel(axes, None)
+    given = lambda name, value, overwrite: value, "", rows, axes
+    moment = release_moment(*given, Origin(), 0.0)
     for matrix in (failing, moment):
         whole = np.tril(matrix) + np.tril(matrix, -1).T
         for rank in range(1, 21):
@@ -178,13 +180,3 @@ def test_top_right_vectors(shape):
     expected = np.linalg.svd(X)[2][:2]
     found = _kernels.top_right_vectors(X, 2)
     np.testing.assert_allclose(np.abs(found @ expected.T), np.eye(2), atol=1e-6)
-
-
-def test_moments_of_unit_rows():
-    """Against a million draws: standard errors below 0.3 per cent."""
-    rng = np.random.default_rng(4)
-    x = rng.standard_normal((1_000_000, 6)) * np.sqrt([5.0, 5.0, 1, 1, 1, 1])
-    z = x / np.linalg.norm(x, axis=1, keepdims=True)
-    gap, cross = _kernels.unit_row_moments(5.0, 1.0, 2, 4)
-    assert gap == pytest.approx(np.mean(z[:, 0] ** 2 - z[:, 5] ** 2), rel=0.01)
-    assert cross == pytest.approx(np.mean(z[:, 0] ** 2 * z[:, 5] ** 2), rel=0.01)

@@ -7,11 +7,15 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 
-from skdpspectral._statistics.moments import Moment, Origin, Rows
-from skdpspectral._statistics.statistic import pair_order
+from skdpspectral._statistics.moments import (
+    Moment,
+    Origin,
+    Rows,
+    bounded,
+    release_moment,
+)
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, sign_differences
-from skdpspectral.decomposition._bounded_moments import RowBounds, SecondMoment
 from skdpspectral.sensitivity import (
     mean_sensitivity,
     pair_mean_sensitivity,
@@ -89,16 +93,18 @@ def test_no_rows_that_a_search_finds_move_it_further(p, clip):
 def test_rows_that_keep_their_length_move_the_moment_no_further(paired):
     """Climbing over all rows, the replacement, the center and the floor."""
     n, p = 6, 2
-    rng, moment = np.random.default_rng(2), SecondMoment(RowBounds(p), n)
+    rng, given = np.random.default_rng(2), (lambda _, exact, overwrite: exact, "")
     bound = second_moment_sensitivity(1.0, n)
 
     def moved(flat):
         rows = flat[: n * p + p].reshape(n + 1, p)
         other = rows[:n].copy()
         other[2] = rows[n]
-        origin = pair_order(n, p) if paired else flat[-p:]
-        floor = abs(flat[-p - 1])
-        found = [np.tril(moment.kernel(x, origin, floor)) for x in (rows[:n], other)]
+        origin = Origin(None if paired else flat[-p:], paired)
+        how = origin, abs(flat[-p - 1])
+        both = (rows[:n], other)
+        found = [release_moment(*given, Rows(n, p), x.copy(), *how) for x in both]
+        found = [np.tril(one) * (0.5 if paired else 1.0) for one in found]
         change = found[0] - found[1]
         return -np.linalg.norm(change + np.tril(change, -1).T)
 
@@ -117,11 +123,14 @@ def test_floors_of_differences_are_those_of_rows():
     """Differences are longer by the root of two, and so is what they keep their
     length up to.
     """
-    differences = np.array([[0.3, 0.4], [3.0, 4.0]])
-    floor = 2.0
-    bounded = RowBounds(2).for_pairs(differences.copy(), floor=floor)
-    lengths = np.maximum([0.5, 5.0], math.sqrt(2.0) * floor)
-    np.testing.assert_allclose(bounded, differences / lengths[:, None], rtol=1e-12)
+    X, floor = np.array([[0.0, 0.0], [0.3, 0.4], [3.0, 4.0]]), 2.0
+    walked = Rows(3, 2).differences(X)
+    kept = np.concatenate(list(bounded(walked.walk.blocks(walked.rows), floor)))
+    plain = np.array([[0.3, 0.4], [2.7, 3.6], [3.0, 4.0]])
+    lengths = np.maximum([0.5, 4.5, 5.0], math.sqrt(2.0) * floor)
+    wanted = np.linalg.norm(plain / lengths[:, None], axis=1)
+    found = np.sort(np.linalg.norm(kept, axis=1))
+    np.testing.assert_allclose(found, np.sort(wanted), rtol=1e-12)
 
 
 @pytest.mark.parametrize("v", [1, 3])

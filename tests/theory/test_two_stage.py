@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2
 
 from skdpspectral._linalg.walks import RowWalk, Walked
-from skdpspectral._statistics.statistic import Terms
+from skdpspectral._statistics.moments import Origin, Rows
 from skdpspectral.accounting import gaussian_mu, split_mu
 from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.decomposition._spiked import PrivateScales
@@ -38,9 +38,8 @@ def test_no_replacement_moves_a_cross_moment_further():
 
 
 def terms(*blocks):
-    """Blocks of rows as terms of a mean."""
-    rows = np.concatenate(blocks)
-    return Terms(Walked(rows, RowWalk()), len(rows))
+    """Blocks of rows, walked over."""
+    return Walked(np.concatenate(blocks), RowWalk())
 
 
 class Answers:
@@ -149,7 +148,7 @@ def test_projected_moment_is_planned_and_clipped_by_its_radius():
     from skdpspectral.decomposition._bounded_moments import ProjectedMoment
 
     rng = np.random.default_rng(6)
-    moment = ProjectedMoment(1, 4, 2)
+    moment = ProjectedMoment(Rows(1, 4), 2)
     (planned,) = moment.mechanisms(1.0)
     assert planned.sensitivity == second_moment_sensitivity(1.0, 1)
     components = np.linalg.qr(rng.standard_normal((4, 2)))[0].T
@@ -157,7 +156,7 @@ def test_projected_moment_is_planned_and_clipped_by_its_radius():
     for _ in range(500):
         pair = rows_of_all_lengths(rng, 2, 4)
         moments = [
-            moment.run(Answers([planned]), terms(row[None]), components, 0.7)
+            moment.run(Answers([planned]), row[None], Origin(), components, 0.7)
             for row in pair
         ]
         worst = max(worst, np.linalg.norm(moments[0] - moments[1]) / 0.7**2)
@@ -174,7 +173,7 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
 
     rng = np.random.default_rng(7)
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)
-    within = ProjectedMoment(n, p, rank)
+    within = ProjectedMoment(Rows(n, p), rank)
     share = within.mechanisms(math.sqrt(0.15) * gaussian_mu(epsilon, delta))
     plans = [PrivacyPlan(epsilon, delta, share, estimator="test", seeded=True)]
     papers = SpikedPCA(
@@ -198,7 +197,7 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
         X[:, -1] = np.sqrt(rng.chisquare(p - rank, n))
         ours, theirs = (Release(plan, None, k) for plan in plans)
         found = [
-            within.run(ours, terms(X), components, radius),
+            within.run(ours, X, Origin(), components, radius),
             printed.moment_within(theirs, X, components),
         ]
         errors[k] = [np.linalg.norm(one - truth) for one in found]
