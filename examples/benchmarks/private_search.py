@@ -85,10 +85,11 @@ class Components(Rows):
     def __init__(self, data, score_norm):
         self.data, self.targets = data.data, None
         self.estimator = DPPCA(5, bounds=data.bounds)
-        self.grid = {
-            "center": ["auto", "none", "pairs"],
-            "scale": [None, "bounds", "ranks"],
-        }
+        # Ranks compare rows, and have no center.
+        self.grid = [
+            {"center": ["auto", "none", "pairs"], "scale": [None, "bounds"]},
+            {"center": ["auto"], "scale": ["ranks"]},
+        ]
         self.first = {"center": "auto", "scale": None}
         self.scoring = "captured_variance", {"clip_norm": score_norm}
 
