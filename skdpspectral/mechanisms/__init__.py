@@ -18,7 +18,6 @@ from ._planned_releases import CorrelatedGaussian as CorrelatedGaussian
 from ._planned_releases import Exact as Exact
 from ._planned_releases import ExponentialMechanism as ExponentialMechanism
 from ._planned_releases import Gaussian as Gaussian
-from ._planned_releases import GaussianDP as GaussianDP
 from ._planned_releases import Mechanism as Mechanism
 from ._planned_releases import Neighbors as Neighbors
 from ._planned_releases import SampledGaussian as SampledGaussian

@@ -240,19 +240,6 @@ class ApproximateDP(_Curve):
         self._keep_reals("[0, 1)", "delta")
 
 
-@dataclass(frozen=True)
-class GaussianDP(Mechanism):
-    """Any mechanism of another tool that is `mu`-Gaussian differentially private."""
-
-    kind: ClassVar[str] = "gaussian-dp"
-    note: ClassVar[str] = "{0.mu:g}-Gaussian differentially private"
-
-    mu: float
-
-    def __post_init__(self) -> None:
-        self._keep_reals("[0, inf)", "mu")
-
-
 Curve: TypeAlias = SubsampledGaussian | ApproximateDP
 
 

@@ -1,4 +1,4 @@
-"""``skdpspectral-ledger``: show, check, export, back up and verify ledgers."""
+"""``skdpspectral-ledger``: show, check, back up and verify ledgers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
     parser = argparse.ArgumentParser(
         prog="skdpspectral-ledger",
-        description="Read, check, export and back up ledgers of privacy spending.",
+        description="Read, check and back up ledgers of privacy spending.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     place = "file of the ledger, or postgresql://user@host/database"
     for run, what, before, after in (
         (_show, "Print what was spent, and by which entries.", "", ""),
         (_check, "Exit with 1 unless entries are undamaged and add up.", "", ""),
-        (_export, "Write all entries as lines of JSON.", "", ""),
         (_backup, "Copy a ledger while it is in use.", "", "copy"),
         (_verify, "Exit with 1 if a statement differs from a ledger.", "statement", ""),
     ):
@@ -76,11 +75,6 @@ def _check(options: argparse.Namespace, quiet: bool = False) -> int:
         accountant = PrivacyAccountant(path=options.ledger)
         print(plain(f"{number} entries, no fault found. {accountant}"))
     return int(bool(found))
-
-
-def _export(options: argparse.Namespace) -> int:
-    print(PrivacyAccountant(path=options.ledger).export(), end="")
-    return _check(options, quiet=True)
 
 
 def _backup(options: argparse.Namespace) -> int:

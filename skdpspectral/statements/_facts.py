@@ -31,8 +31,8 @@ MOST_SHOWN = 40
 UNCONFIRMED = ("stated", "versions")
 # What a curator states in numbers.
 NUMBERS = ("n_units", "units_per_person")
-# Kinds of what is entered on the word of others.
-EXTERNAL = {"approximate-dp", "gaussian-dp"}
+# The kind of what is entered on the word of others.
+EXTERNAL = "approximate-dp"
 _CURVES = {"sampled-gaussian", "subsampled-gaussian", "approximate-dp"}
 
 
@@ -90,7 +90,7 @@ class Facts:
     @property
     def external(self) -> bool:
         """Whether other tools have spent something."""
-        return not EXTERNAL.isdisjoint(self.kinds)
+        return EXTERNAL in self.kinds
 
     @property
     def limit(self) -> tuple[float, float] | None:

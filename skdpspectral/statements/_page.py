@@ -90,7 +90,7 @@ def _entries(facts: Facts, plans: list[PrivacyPlan]) -> Iterator[str]:
         ("Entries", "What", "Label", "Epsilon of each", "Delta of each", "Number")
     ]
     for group, plan in zip(facts.entries, plans, strict=True):
-        external = EXTERNAL.intersection(m.kind for m in plan.releases())
+        external = EXTERNAL in {m.kind for m in plan.releases()}
         what = plan.estimator + (" (another tool)" if external else "")
         figures = [number(finite(plan.epsilon)), number(plan.delta)]
         figures = figures if facts.private else ["no promise", ""]
@@ -99,7 +99,7 @@ def _entries(facts: Facts, plans: list[PrivacyPlan]) -> Iterator[str]:
     yield _tagged("p", "The total above is not the sum of the lines.")
     if facts.n_groups > len(plans):
         more = facts.n_groups - len(plans)
-        yield _tagged("p", f"{more} further plans are in the ledger's export.")
+        yield _tagged("p", f"{more} further plans are in the ledger.")
     yield _table(rows)
 
 

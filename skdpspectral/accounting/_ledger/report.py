@@ -1,8 +1,7 @@
-"""What a ledger says: refusals, a summary, lines of JSON, and its faults."""
+"""What a ledger says: refusals, a summary, and its faults."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -215,30 +214,6 @@ def sentence(entry: LedgerEntry) -> str:
         ) from None
     when = f"{entry.time:%Y-%m-%d %H:%M:%S} UTC"
     return f"Entry {entry.id}, charged {when}{label}: {said}"
-
-
-def exported(standing: Standing) -> str:
-    """Return lines of JSON: the ledger, then its entries, oldest first."""
-    budget, (unit, neighbors) = standing.budget, standing.relation or (None, None)
-    head = {"ledger": standing.terms["id"], "unit": unit, "neighbors": neighbors}
-    head |= {"entries": len(standing.entries), "spent": standing.spent()._asdict()}
-    head["budget"] = budget and {"epsilon": budget.epsilon, "delta": budget.delta}
-    lines = [{**head, "statement": summary(standing)}]
-    for entry in standing.entries:
-        line = {**entry._asdict(), "time": entry.time.isoformat()}
-        mechanisms = json.loads(line.pop("plan"))["mechanisms"]
-        line |= {"statement": sentence(entry), "mechanisms": mechanisms}
-        lines.append(line)
-    return "".join(f"{json.dumps(_plain(line), allow_nan=False)}\n" for line in lines)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value for JSON, with None in place of infinity."""
-    if isinstance(value, dict):
-        return {key: _plain(v) for key, v in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, str) else value
 
 
 # -- an inspection ---------------------------------------------------------------------
