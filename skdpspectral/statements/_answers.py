@@ -339,7 +339,6 @@ def for_the_person_responsible(facts: Facts) -> Answers:
             if ledger
             else "Failed fits cost privacy as well. They are in a ledger, if there was "
             "one, and not in these figures, which cover only this fit.",
-            f"Which fits failed: {_stated(facts, 'failed_fits')}",
         ],
         "How can this be checked?": [
             "Ask for the ledger's file and run: skdpspectral-ledger verify STATEMENT "

@@ -12,8 +12,7 @@ from ..accounting._errors import LedgerError
 from ..accounting._ledger import report, store
 from ..accounting._ledger.accountant import place_of
 from ._facts import UNCONFIRMED, Facts, facts_in, ledger_facts
-from ._page import record_in
-from ._statement import Statement
+from ._statement import Statement, record_in
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,10 +94,7 @@ def _verify(options: argparse.Namespace) -> int:
     except LedgerError:
         raise
     except Exception:  # damage has errors of every type
-        fault = (
-            "the statement has no record (a registry entry has none), or its record "
-            "is damaged"
-        )
+        fault = "the statement has no record, or its record is damaged"
     print(plain(fault or confirmed))
     return 1 if fault else 0
 
