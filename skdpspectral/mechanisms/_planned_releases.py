@@ -230,6 +230,7 @@ class ApproximateDP(_Curve):
     """
 
     kind: ClassVar[str] = "approximate-dp"
+    steps: ClassVar[int] = 1
     note: ClassVar[str] = "({0.epsilon:g}, {0.delta:g})-differentially private"
 
     epsilon: float

@@ -22,8 +22,11 @@ from scipy.stats import binom
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
 from skdpspectral.accounting import _composition as _losses
 from skdpspectral.accounting import gaussian_epsilon
-from skdpspectral.accounting._composition import composed_epsilon
-from skdpspectral.accounting._curves import composed, connect_dots
+from skdpspectral.accounting._composition import (
+    composed,
+    composed_epsilon,
+    connect_dots,
+)
 from skdpspectral.accounting._ledger.costs import restated
 from skdpspectral.mechanisms import (
     ApproximateDP,

@@ -30,8 +30,7 @@ from ...mechanisms import (
     check_real,
 )
 from ...mechanisms._planned_releases import Curve, Mechanism
-from .._composition import is_within, least_mu, pure_mu
-from .._curves import Counted
+from .._composition import Counted, is_within, least_mu, pairs_of, pure_mu
 from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
 
@@ -83,8 +82,7 @@ class Cost:
     @property
     def pairs(self) -> tuple[tuple[ApproximateDP, int], ...] | None:
         """The other mechanisms, if all are (epsilon, delta) pairs; else None."""
-        found = tuple((c, n) for c, n in self.curves if isinstance(c, ApproximateDP))
-        return found if len(found) == len(self.curves) else None
+        return pairs_of(self.curves)
 
     def pure_epsilon(self, most: float) -> float:
         """Return the sum of pairs' epsilons, rounded up; 0 if it exceeds `most`."""
