@@ -213,10 +213,7 @@ class PrivateEstimator(BaseEstimator):
         return None
 
     def _input_units(self) -> OutputUnits | None:
-        """Return the facts about its rows that the step before in a pipeline hands on.
-
-        Rows are clipped at the limits here: a step in error costs accuracy alone.
-        """
+        """Return facts of the step before; errors of it cost accuracy alone."""
         share = self._own_share()
         step = None if share is None else share.before
         return step._output_units() if hasattr(step, "privacy_") else None
@@ -237,10 +234,7 @@ class PrivateEstimator(BaseEstimator):
         return None
 
     def _was_private(self) -> bool:
-        """Return whether the last fit had a budget, whatever the parameters are now.
-
-        A fit that releases nothing has no noise, so that the budget decides.
-        """
+        """Return whether the last fit had a budget, also if it released nothing."""
         return has_budget(self.privacy_)
 
     def __sklearn_tags__(self):
@@ -608,11 +602,7 @@ class PrivateEstimator(BaseEstimator):
 
 @documented
 class TableEstimator(PrivateEstimator):
-    """Base class of estimators of one table, private under replacement of a row.
-
-    A subclass implements ``_statistic``, which describes the release of a fit for a
-    given shape, and an ``@unweighted`` ``fit``.
-    """
+    """Base class of estimators of one table: ``_statistic`` of a shape, and ``fit``."""
 
     def privacy_plan(self, n_samples, n_features) -> PrivacyPlan:
         """Describe what a fit will release and cost; no data are needed.
@@ -633,11 +623,7 @@ class TableEstimator(PrivateEstimator):
 
 
 def unweighted(method: _Method) -> _Method:
-    """Decorate ``fit`` to refuse `sample_weight`, unless None.
-
-    So are `users`, unless the method has them. The signature is unchanged, so that
-    scikit-learn sees that weights are not supported.
-    """
+    """Decorate ``fit`` to refuse `sample_weight`, and `users` unless it has them."""
     takes_users = "users" in inspect.signature(method).parameters
 
     @functools.wraps(method)
@@ -734,10 +720,7 @@ def _forwarded(name: str, summary: str) -> property:
 
 
 class ModelInside:
-    """Base class of estimators that keep what they have fitted in `_inside`.
-
-    A subclass has ``_method(name)``, which returns a method of what would be fitted.
-    """
+    """Base class of estimators that keep a model in `_inside`; has ``_method``."""
 
     _inside: ClassVar[str]
 

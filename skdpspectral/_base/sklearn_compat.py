@@ -35,11 +35,7 @@ CALLBACK_ATTRIBUTES = ("_skl_callbacks", "_parent_callback_ctx")
 
 @functools.cache
 def parameter_names(cls) -> tuple[str, ...]:
-    """Return the cached parameter names of an estimator's class.
-
-    scikit-learn inspects the signature on every access, which would dominate the fit of
-    a small table.
-    """
+    """Return parameter names of a class, which scikit-learn would inspect each time."""
     return tuple(BaseEstimator._get_param_names.__func__(cls))
 
 

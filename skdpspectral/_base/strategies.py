@@ -30,11 +30,7 @@ _KEYS = {"strategy", "parameters"}
 
 
 def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
-    """Let objects of a class be written and read by its name; a class decorator.
-
-    The class has ``_parameter_constraints`` for each parameter of its constructor, and
-    a name that no other has.
-    """
+    """Let objects of a class be written and read by its name; a class decorator."""
     cls._get_param_names = classmethod(parameter_names)  # type: ignore[arg-type]
     cls._array_parameters = getattr(cls, "_array_parameters", ())
     _CLASSES[cls.__name__] = cls
@@ -63,10 +59,7 @@ def check_values(owner: BaseEstimator) -> None:
 def check_arguments(
     caller: str, constraints: dict, values: dict, arrays: tuple[str, ...] = ()
 ) -> None:
-    """Check arguments by name, each on its own, by scikit-learn's constraints.
-
-    `caller` is whose they are, for messages; `arrays` names those that may be arrays.
-    """
+    """Check arguments of `caller` on their own, by scikit-learn's constraints."""
     checked: dict[str, Any] = {}
     for name, value in values.items():
         # scikit-learn takes booleans for numbers.

@@ -54,25 +54,21 @@ _LAST = 8.5
 
 
 def leaving_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
-    r"""Return :math:`H_{e^e}(P \| Q)` of one step, for a unit that leaves.
-
-    It is the hockey-stick divergence at losses e of any sign, given the sampling
-    probability q and the noise multiplier sigma.
-    """
+    r"""Return :math:`H_{e^e}(P \| Q)` of one step at losses e: a unit leaves."""
     losses = np.asarray(losses, dtype=np.float64)
     x = _joined_outcome(q, sigma, losses)
     return _difference(_log_tail(x, q, 1.0 / sigma), losses + log_ndtr(-x))
 
 
 def joining_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
-    r"""Return :math:`H_{e^e}(Q \| P)` of one step, for a unit that joins."""
+    r"""Return :math:`H_{e^e}(Q \| P)` of one step at losses e: a unit joins."""
     losses = np.asarray(losses, dtype=np.float64)
     x = _joined_outcome(q, sigma, -losses)
     return _difference(log_ndtr(x), losses + _log_tail(-x, q, -1.0 / sigma))
 
 
 def replaced_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
-    r"""Return :math:`H_{e^e}(P \| Q)` of one step, for a unit that is replaced."""
+    r"""Return :math:`H_{e^e}(P \| Q)` of one step at losses e: one is replaced."""
     losses = np.asarray(losses, dtype=np.float64)
     x, one = outcome(q, sigma, losses) / sigma, 1.0 / sigma
     return _difference(_log_tail(x, q, one), losses + _log_tail(x, q, -one))
@@ -152,11 +148,7 @@ _EXPONENTS = np.exp2(np.arange(4, -61, -1) / 2.0)
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """Probabilities of losses, whose curve bounds that of a mechanism.
-
-    `first` is the least loss, in multiples of `step`, `masses` are the probabilities of
-    each from there on, and `infinite` is that of a loss without limit.
-    """
+    """Masses of losses from `first` steps on, and the mass of infinite ones."""
 
     step: float
     first: int
@@ -231,11 +223,7 @@ Parts: TypeAlias = Sequence[tuple[LossDistribution, int]]
 
 
 def composed(parts: Parts, cut: float) -> LossDistribution | None:
-    """Return the distribution of a sum of independent losses; None if it is too large.
-
-    `parts` are distributions on one grid, and how often each is there. `cut` is the
-    probability of sums that are left out, and counted as without limit.
-    """
+    """Return the law of a sum of losses, but for tails of `cut`; None if too large."""
     low, high = _window(parts, cut)
     length = fft.next_fast_len(high - low + 1, real=True)
     if length > _MOST_GRID_POINTS:
@@ -269,10 +257,7 @@ def _window(parts: Parts, cut: float) -> tuple[int, int]:
 
 
 def _chernoff(parts: Parts, chance: float, side: float) -> float:
-    """Return Chernoff's bound on a sum, in steps; infinite if none.
-
-    A sum, times `side`, exceeds it with probability `chance` at most.
-    """
+    """Bound, in steps, what a sum times `side` exceeds with this chance at most."""
     logs = [(p.places, np.log(np.abs(p.masses)), times) for p, times in parts]
     variance = sum(times * _variance(part) for part, times in parts)
     least, nats = math.inf, -math.log(chance)
@@ -494,10 +479,7 @@ def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
 
 
 class Total(NamedTuple):
-    """A composed cost, and the probability `failure` of exceeding a model's bounds.
-
-    `box` is the use of a ledger's box: squared mu, failures, pure epsilons.
-    """
+    """A composed cost, the `failure` of a model, and the use of a ledger's box."""
 
     mu: float
     failure: float = 0.0
@@ -564,10 +546,9 @@ def calibrate_sampled(
     *,
     mu: float = 0.0,
 ) -> float:
-    """Least noise multiplier of steps on Poisson samples, within a budget.
+    """Least noise multiplier of steps on Poisson samples, beside Gaussians of `mu`.
 
-    It is a multiple of the largest norm of what one unit adds, also under
-    ``"replace-one"``. `mu` is the total cost of Gaussian mechanisms beside the steps.
+    It is a multiple of the largest norm of what one unit adds, also if it is replaced.
     """
     replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
     epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
@@ -658,11 +639,7 @@ _MOST_PARTS = 64
 
 
 def least_mu(mu: float, curves: Counted, failure: float) -> float:
-    """Bound the least mu of mechanisms at this probability of failure.
-
-    `mu` is the cost of Gaussian mechanisms, `curves` are all others with counts. What
-    is planned together must be given together, as separate bounds add up to more.
-    """
+    """Bound the least mu of Gaussians of `mu` and `curves` together, at a failure."""
     if not curves or mu == math.inf:
         return mu
     each = (math.sqrt(n) * _cost_alone(curve) for curve, n in curves)

@@ -88,9 +88,8 @@ def check_count(name: str, value: object) -> int:
 class Mechanism:
     """A planned release: its name, shape and cost, and the lemmas of both.
 
-    `lemma` names those of its sensitivity, where it is planned, and `cost_lemma` those
-    of the cost of its kind. `note` is what a report says beside the numbers. The cost
-    `mu` in Gaussian differential privacy is infinite if no number describes it.
+    `lemma` is of its sensitivity, `cost_lemma` of the cost of its kind, and `note` what
+    a report says beside the numbers. `mu` is infinite if it does not describe the cost.
     """
 
     kind: ClassVar[str]

@@ -356,10 +356,7 @@ class PrivacyAccountant:
     def _after(
         self, fits: Sequence[Any], n_fits: int, terms: dict[str, Any], sums: Sums
     ) -> tuple[dict[str, Any], Sums]:
-        """Return terms and sums after fits, none of which may exceed the budget.
-
-        Of a refit of one of several candidates, the costliest for this ledger counts.
-        """
+        """Return terms and sums after fits; of a refit the dearest candidate counts."""
         for fit in fits:
             if isinstance(fit, Refit):
                 found = [
@@ -377,10 +374,7 @@ class PrivacyAccountant:
     def _entered(
         self, plan: PrivacyPlan, times: int, terms: dict[str, Any], sums: Sums
     ) -> tuple[tuple[Any, ...], dict[str, Any], Sums]:
-        """Return the row of an entry for fits of a plan, terms and sums after it.
-
-        Raises an error if they exceed the budget, or have no place in the ledger.
-        """
+        """Return an entry's row, terms and sums after it; raise if it has no place."""
         if self._budget is not None and not plan.private:
             raise report.unlimited(plan, self._budget)
         terms, relation = dict(terms), relation_of(terms)

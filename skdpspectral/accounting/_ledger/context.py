@@ -56,10 +56,7 @@ def open_block(accountant: PrivacyAccountant | None) -> None:
 
 
 def close_block(accountant: PrivacyAccountant | None) -> None:
-    """End the innermost block of an accountant; copies of this context keep it.
-
-    A generator may be resumed in another context: then its newest block ends.
-    """
+    """End the innermost block of an accountant, or its newest of another context."""
     own = [block for block in _blocks.get() if block.accountant is accountant]
     others = [block for block in list(_open) if block.accountant is accountant]
     for block in (own or others)[-1:]:
@@ -83,10 +80,7 @@ def _innermost() -> _Block | None:
 
 
 def ambient_accountant(noted: Noted = None) -> PrivacyAccountant | None:
-    """Return the accountant of the block that governs a fit, or None.
-
-    `noted` is what its estimator noted by :func:`block_at_hand`.
-    """
+    """Return the accountant of the block that governs a fit, which `noted` one."""
     block = _innermost()
     # What a fork has inherited comes after what the estimator was sent with.
     if block is not None and (noted is None or block.process == os.getpid()):

@@ -267,10 +267,7 @@ class Budget:
 
 
 def _balanced(cost: Cost, left: float, failures: float) -> tuple[float, float]:
-    """Return (m, d) with m**2 / left close to, and at most, d / failures.
-
-    d is `failures` if even these are not enough, and 0 if they do not help.
-    """
+    """Return (m, d) with m**2 / left at most, and close to, d / failures."""
 
     def found(d: float) -> tuple[float, float]:
         """Return m at d, and the d that its m would be right for, which falls in d."""

@@ -155,10 +155,8 @@ def numbers_of(text: str) -> list[Any]:
 class Sums:
     """What the entries of a ledger add up to, exactly.
 
-    `mu2` and `failure` are of Gaussian mechanisms and of models, `box` is the use of
-    the budget, and `curves` counts other mechanisms by their texts. `least_delta` is
-    the smallest delta of an entry, `seeded` whether one has noise of a seed, and
-    `number` and `digest` are those of the last one.
+    `mu2` and `failure` are of Gaussian mechanisms and models, `box` is the use of the
+    budget, `curves` counts other mechanisms by their texts; `digest` is the last one.
     """
 
     mu2: Exact = Fraction(0)
