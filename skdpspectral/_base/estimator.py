@@ -450,15 +450,6 @@ class PrivateEstimator(BaseEstimator):
             if name.endswith("_") and not name.startswith("_")
         }
 
-    def _warn_unless_private(self) -> None:
-        """Warn, for :meth:`publish`, if the last fit was not private."""
-        if not self.privacy_.private:
-            warn(
-                f"this {type(self).__name__} is not private: "
-                f"{self.privacy_.guarantee()}",
-                PrivacyLeakWarning,
-            )
-
     def publish(self):
         """Return a copy that holds only releases and the plan, safe to share.
 
@@ -483,7 +474,9 @@ class PrivateEstimator(BaseEstimator):
             If the fit was not private.
         """
         check_is_fitted(self)
-        self._warn_unless_private()
+        if not self.privacy_.private:
+            name, said = type(self).__name__, self.privacy_.guarantee()
+            warn(f"this {name} is not private: {said}", PrivacyLeakWarning)
         parameters = self.get_params(deep=False)
         parameters.update(accountant=None, noise_seed=None)
         published = type(self)(**published_copy(parameters))

@@ -10,7 +10,6 @@ from ._plan import Concern as Concern
 from ._plan import ParallelPlan as ParallelPlan
 from ._plan import PrivacyPlan
 from ._plan import Remark as Remark
-from ._plan import html_report as html_report
 from ._plan import html_table as html_table
 from ._planned_releases import ApproximateDP, SubsampledGaussian
 from ._planned_releases import Assumption as Assumption

@@ -161,14 +161,10 @@ class PrivacyAccountant:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_keeper": None}
 
-    def __copy__(self) -> PrivacyAccountant:
+    def __copy__(self, memo: Any = None) -> PrivacyAccountant:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> PrivacyAccountant:
-        return self
-
-    def __sklearn_clone__(self) -> PrivacyAccountant:
-        return self
+    __deepcopy__ = __sklearn_clone__ = __copy__
 
     def __enter__(self) -> PrivacyAccountant:
         open_block(self)
@@ -493,9 +489,6 @@ class PrivacyAccountant:
 
     def __str__(self) -> str:
         return report.summary(self._standing())
-
-    def _repr_html_(self) -> str:
-        return report.summary_html(self._standing())
 
 
 # -- positions of streams --------------------------------------------------------------

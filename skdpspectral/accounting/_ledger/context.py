@@ -261,11 +261,10 @@ class StepShare:
             if of_steps != replace(most, name=""):
                 yield "it has other samples or steps"
 
-    def __copy__(self) -> StepShare:
+    def __copy__(self, memo: Any = None) -> StepShare:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> StepShare:
-        return self
+    __deepcopy__ = __copy__
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a share of a pipeline's budget cannot be pickled")

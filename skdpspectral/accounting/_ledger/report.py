@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...mechanisms import Assumption, PrivacyPlan, html_report
+from ...mechanisms import Assumption, PrivacyPlan
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA
 from .costs import (
@@ -25,8 +25,6 @@ from .entries import LedgerEntry, Sums, digest_of
 
 if TYPE_CHECKING:
     from .store import Transaction
-
-_SHOWN = 10  # newest entries that a notebook shows
 
 
 class Spent(NamedTuple):
@@ -190,17 +188,6 @@ def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
     if any(entry.failure for entry in entries):
         said.append("A part of delta covers the failure of thresholds and bounds.")
     return said
-
-
-def summary_html(standing: Standing) -> str:
-    """Return the summary and the newest entries as HTML, fully escaped."""
-    rows = [("Time (UTC)", "Estimator", "Label", "epsilon", "delta", "")]
-    for e in standing.entries[-_SHOWN:]:
-        when, note = f"{e.time:%Y-%m-%d %H:%M:%S}", "seeded: not private" * e.seeded
-        pair = f"{e.epsilon:.6g}", f"{e.delta:g}"
-        rows.append((when, e.estimator, e.label or "", *pair, note))
-    table = rows if len(rows) > 1 else ()
-    return html_report("PrivacyAccountant", summary(standing), (), table)
 
 
 def sentence(entry: LedgerEntry) -> str:
