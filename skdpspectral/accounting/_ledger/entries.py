@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ...mechanisms import Assumption, Neighbors, PrivacyPlan, Unit
 from .._composition import Total
 from .._errors import LedgerError
-from .costs import Cost, Exact, Share, as_float, curve_of, curve_text, exact
+from .costs import Exact, Share, as_float, curve_of, curve_text, exact
 
 
 class LedgerEntry(NamedTuple):
@@ -119,7 +119,7 @@ def new_row(
     before: str,
     time: float,
     plan: PrivacyPlan,
-    cost: Cost,
+    cost: Total,
     share: Share | None,
     label: str | None,
     times: int = 1,
