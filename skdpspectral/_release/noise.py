@@ -432,15 +432,8 @@ def _above(
 _DIGITS, _BITS = 60, 128
 
 # All that a context has: the user's own may round, bound and trap as it likes.
-_BOUNDS = {
-    "Emin": decimal.MIN_EMIN,
-    "Emax": decimal.MAX_EMAX,
-    "capitals": 1,
-    "clamp": 0,
-}
-_EXACT = decimal.Context(
-    _DIGITS, decimal.ROUND_HALF_EVEN, **_BOUNDS, flags=[], traps=[]
-)
+_ENDS = decimal.MIN_EMIN, decimal.MAX_EMAX
+_EXACT = decimal.Context(_DIGITS, decimal.ROUND_HALF_EVEN, *_ENDS, 1, 0, [], [])
 
 
 def draw_option(

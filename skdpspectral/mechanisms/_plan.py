@@ -211,6 +211,8 @@ class PrivacyPlan:
             mechanisms=tuple(self.mechanisms),
             remarks=tuple(map(Remark, self.remarks)),
         )
+        if not all(type(b) is bool for b in (self.seeded, self.one_row_each)):
+            raise ValueError("seeded and one_row_each must be True or False")
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
         releases = tuple(each for each, _ in _with_conditions(self.mechanisms))

@@ -127,12 +127,10 @@ class PrivacyAccountant:
         asked = _checked_budget(epsilon, delta, **parts)
         if (unit is None) != (neighbors is None):
             raise ValueError("unit and neighbors must be given together, or neither")
-        asked["unit"] = None if unit is None else str(_word("unit", unit, Unit))
-        word = neighbors and str(_word("neighbors", neighbors, Neighbors))
-        asked["neighbors"] = word
-        has_budget = asked["epsilon"] is not None
-        given = {**parts, "unit": unit, "neighbors": neighbors}
-        given |= {n: asked[n] for n in ("epsilon", "delta")} if has_budget else {}
+        words = ("unit", unit, Unit), ("neighbors", neighbors, Neighbors)
+        for name, word, kind in words:
+            asked[name] = None if word is None else str(_word(name, word, kind))
+        has_budget, given = asked["epsilon"] is not None, {**asked, **parts}
         self._keeper = None if path is not None else _TemporaryFolder()
         self._path = place_of(self._keeper.file if self._keeper else path or "")
         on_server = self._path.startswith(store.SERVER)
@@ -355,11 +353,11 @@ class PrivacyAccountant:
         """Return terms and sums after fits; of a refit the dearest candidate counts."""
         for fit in fits:
             if isinstance(fit, Refit):
-                found = [
-                    self._after(own, n_fits, terms, sums) for own in fit.alternatives
-                ]
-                dear = lambda after: Standing(*after).spent().epsilon  # noqa: E731
-                terms, sums = max(found, key=dear, default=(terms, sums))
+                terms, sums = max(
+                    (self._after(own, n_fits, terms, sums) for own in fit.alternatives),
+                    key=lambda after: Standing(*after).spent().epsilon,
+                    default=(terms, sums),
+                )
                 continue
             handle = self if fit.accountant is None else fit.accountant
             if handle._id == self._id:

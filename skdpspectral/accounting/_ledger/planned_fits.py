@@ -38,6 +38,12 @@ class Composition(Enum):
     OTHER = "they may get any rows"
 
 
+_KINDS = {
+    Pipeline: Composition.PIPELINE,
+    FeatureUnion: Composition.UNION,
+    ColumnTransformer: Composition.COLUMNS,
+    FrozenEstimator: Composition.FROZEN,
+}
 # Of these each part is fitted once, on rows that are known.
 WALKED = (Composition.PIPELINE, Composition.UNION, Composition.COLUMNS)
 
@@ -54,13 +60,7 @@ def is_private(estimator: Any) -> bool:
 
 def composition_of(estimator: Any) -> Composition | None:
     """Return the kind of a composition; None for other estimators."""
-    kinds = {
-        Pipeline: Composition.PIPELINE,
-        FeatureUnion: Composition.UNION,
-        ColumnTransformer: Composition.COLUMNS,
-        FrozenEstimator: Composition.FROZEN,
-    }
-    for cls, kind in kinds.items():
+    for cls, kind in _KINDS.items():
         if isinstance(estimator, cls):
             return kind
     if not is_estimator(estimator):

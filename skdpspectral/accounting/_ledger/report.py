@@ -132,38 +132,32 @@ def refusal(
     relation: Relation,
 ) -> PrivacyBudgetError:
     """Return the error for a charge that exceeds the budget, with its cause."""
+    each = ("it", "each")[times > 1]
     fits = f"{times} fits of {plan.estimator}" if times > 1 else plan.estimator
-    said = [
-        f"{fits} would exceed the accountant's budget epsilon={budget.epsilon:g}, "
-        f"delta={budget.delta:g}, and {'each' if times > 1 else 'it'} asks for "
-        f"epsilon={plan.epsilon:.6g} at delta={plan.delta:g}; nothing was charged."
-    ]
-    failures, most = after.failure, budget.corner.failure
-    if failures > most:
-        said.append(
-            "The cause is not epsilon: of delta, failures (rare categories, bounds of "
-            f"a model, deltas of other tools) may use {as_float(most):.3g}, "
-            f"{as_float(before.failure):.3g} is used, and this would use "
-            f"{as_float(failures - before.failure):.3g}. For a new ledger, set "
-            "PrivacyAccountant(failures=...)."
-        )
     fit = f"a Gaussian fit of up to epsilon={floored(left):.6g} at delta="
-    fit = f"{fit}{budget.delta:g}" if left else "nothing"
-    said.append(f"Of the budget, {fit} still fits.")
-    if any(curve.kind == "approximate-dp" for curve in plan.curves):
-        said.append(
-            f"Of epsilon, pure={budget.pure or 0.0:g} is kept for external charges; "
-            "beyond it they cost as much as a Gaussian mechanism that covers them. For "
-            "a new ledger, set PrivacyAccountant(pure=...)."
-        )
+    used, now, most = before.failure, after.failure, budget.corner.failure
     factor = conversion_factor(plan, relation)
-    if factor != 1.0:
-        said.append(
-            f"This ledger protects per {relation[0]} under {relation[1]}, and counts "
-            f"the guarantee per {plan.unit} under {plan.neighbors} {factor:g} times; "
-            f"{separate_ledger(plan)}."
-        )
-    return PrivacyBudgetError(" ".join(said), plan.epsilon, left)
+    said = {
+        f"{fits} would exceed the accountant's budget epsilon={budget.epsilon:g}, "
+        f"delta={budget.delta:g}, and {each} asks for epsilon={plan.epsilon:.6g} at "
+        f"delta={plan.delta:g}; nothing was charged.": True,
+        "The cause is not epsilon: of delta, failures (rare categories, bounds of a "
+        f"model, deltas of other tools) may use {as_float(most):.3g}, "
+        f"{as_float(used):.3g} is used, and this would use {as_float(now - used):.3g}. "
+        "For a new ledger, set PrivacyAccountant(failures=...).": now > most,
+        f"Of the budget, {f'{fit}{budget.delta:g}' if left else 'nothing'} still "
+        "fits.": True,
+        f"Of epsilon, pure={budget.pure or 0.0:g} is kept for external charges; beyond "
+        "it they cost as much as a Gaussian mechanism that covers them. For a new "
+        "ledger, set PrivacyAccountant(pure=...).": any(
+            curve.kind == "approximate-dp" for curve in plan.curves
+        ),
+        f"This ledger protects per {relation[0]} under {relation[1]}, and counts the "
+        f"guarantee per {plan.unit} under {plan.neighbors} {factor:g} times; "
+        f"{separate_ledger(plan)}.": factor != 1.0,
+    }
+    words = " ".join(text for text, holds in said.items() if holds)
+    return PrivacyBudgetError(words, plan.epsilon, left)
 
 
 # -- a ledger in words -----------------------------------------------------------------
