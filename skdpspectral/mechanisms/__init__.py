@@ -27,8 +27,4 @@ from ._planned_releases import check_count as check_count
 from ._planned_releases import check_real as check_real
 from ._planned_releases import shown as shown
 
-__all__ = [
-    "ApproximateDP",
-    "PrivacyPlan",
-    "SubsampledGaussian",
-]
+__all__ = ["ApproximateDP", "PrivacyPlan", "SubsampledGaussian"]

@@ -28,14 +28,7 @@ from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, check_delta, gaussian_mu
 from . import report, store
 from .context import close_block, note_charge, open_block
-from .costs import (
-    DEFAULT_DELTA,
-    FAILURES,
-    budget_of,
-    check_plans,
-    cost_of,
-    relation_of,
-)
+from .costs import DEFAULT_DELTA, FAILURES, budget_of, check_plans, cost_of, relation_of
 from .entries import LedgerEntry, Sums, new_row
 from .planned_fits import Refit, planned_fits
 from .report import Remaining, Spent, Standing
@@ -300,13 +293,7 @@ class PrivacyAccountant:
         relation = _word("unit", unit, Unit), _word("neighbors", neighbors, Neighbors)
         self.charge(PrivacyPlan(epsilon, delta, (pair,), what, *relation))
 
-    def check(
-        self,
-        what: Any,
-        X: Any = None,
-        *,
-        n_fits: int = 1,
-    ) -> Spent:
+    def check(self, what: Any, X: Any = None, *, n_fits: int = 1) -> Spent:
         """Check whether fits are affordable, without fitting or charging.
 
         Call it before a parameter search, because a search turns the errors of single
