@@ -24,7 +24,7 @@ from .. import sensitivity
 from .._tables.columns import read_entries
 from ..accounting._errors import warn
 from ..mechanisms import check_count, check_real, shown
-from ..sensitivity._moments import TARGET_WEIGHT
+from ..sensitivity import TARGET_WEIGHT
 
 
 def _positive(name: str, value: object) -> float:

@@ -15,8 +15,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import check_random_state
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, Seed, Self, fitted_by
-from .._base.model_inside import ModelInside, has_method
+from .._base.estimator import (
+    ModelInside,
+    PrivateEstimator,
+    Seed,
+    Self,
+    fitted_by,
+    has_method,
+)
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import StrOptions, fit_progress

@@ -30,6 +30,7 @@ from ..accounting import (
     split_mu,
 )
 from ..accounting._composition import sampled_gaussian
+from ..accounting._ledger.context import SHARES_OF_STEPS, StepShare
 from ..accounting._ledger.planned_fits import (
     Composition,
     Rows,
@@ -42,7 +43,6 @@ from ..accounting._ledger.planned_fits import (
     with_any_width,
     zeros,
 )
-from ..accounting._ledger.step_shares import SHARES_OF_STEPS, StepShare
 from ..mechanisms import (
     Alternatives,
     Assumption,
