@@ -39,7 +39,7 @@ from ..accounting._ledger.context import (
     block_at_hand,
     says_what_stays_charged,
 )
-from ..accounting._ledger.step_shares import StepShare
+from ..accounting._ledger.planned_fits import StepShare
 from ..mechanisms import Concern, PrivacyPlan, Remark, Unit, check_count, check_real
 from ..mechanisms._plan import has_budget
 from .documented import documented
