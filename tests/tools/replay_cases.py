@@ -929,19 +929,15 @@ class _Components(BaseEstimator):
 
 ROW_SCORERS = {
     "accuracy": ({}, "classes"),
-    "balanced_accuracy": ({"classes": [0, 1]}, "classes"),
     "log_loss": ({"limit": 5.0}, "classes"),
     "squared_error": ({"limit": 4.0}, "numbers"),
     "absolute_error": ({"limit": 4.0}, "numbers"),
-    "r2": ({"limit": 4.0, "bounds": (-3.0, 3.0)}, "numbers"),
     "captured_variance": ({"clip_norm": 2.0}, "components"),
 }
 USER_SCORERS = {
     "accuracy": {},
     "squared_error": {"limit": 4.0},
     "absolute_error": {"limit": 4.0},
-    "ndcg": {"k": 3},
-    "recall": {"k": 3},
 }
 
 

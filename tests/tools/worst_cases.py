@@ -572,11 +572,10 @@ CASES |= {
 # Two steps that see the same rows, each of which moves by its whole sensitivity.
 _STEPS = [("a", DPPCA(1, center="none")), ("b", DPPCA(1, center="none"))]
 _UNION, _COLUMNS = FeatureUnion(_STEPS), [(*step, [0, 1]) for step in _STEPS]
-_SHARES = {"featureunion__a": 0.2, "featureunion__b": 0.8}
 CASES |= {
-    name: Worst(make_private_pipeline(step, epsilon=8.0, **how), *changed(*np.eye(2)))
-    for name, step, how in (
-        ("pipeline-union", _UNION, {"shares": _SHARES}),
-        ("pipeline-columns", ColumnTransformer(_COLUMNS), {}),
+    name: Worst(make_private_pipeline(step, epsilon=8.0), *changed(*np.eye(2)))
+    for name, step in (
+        ("pipeline-union", _UNION),
+        ("pipeline-columns", ColumnTransformer(_COLUMNS)),
     )
 }

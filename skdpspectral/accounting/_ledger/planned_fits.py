@@ -1,4 +1,4 @@
-"""One walk over scikit-learn's compositions, and the private fits in a call.
+"""One walk over compositions of scikit-learn, and the private fits in a call.
 
 Nothing is fitted on the user's rows. Behind a step, zeros stand for the rows that it
 makes. Compositions of scikit-learn are recognized here only.
@@ -158,7 +158,7 @@ class Step:
 
     path: str
     estimator: Any
-    rows: Rows | None = None
+    rows: Any = None
     behind: tuple[tuple[str, Any], ...] = ()
     within: str | None = None
 
@@ -169,7 +169,6 @@ class Step:
 
     def plan(self) -> PrivacyPlan:
         """Return the plan of a private estimator, from the form of its rows."""
-        assert self.rows is not None
         rows = self.rows
         if rows.made_by and reads_clients(self.estimator):
             raise ValueError(
