@@ -21,7 +21,14 @@ import numpy as np
 from scipy.fft import irfft, rfft
 from scipy.special import expit
 
-from ._workloads import Window, Workload, multiply_series, toeplitz_matrix
+from ._workloads import (
+    BISR,
+    Window,
+    Workload,
+    inverse_series,
+    multiply_series,
+    toeplitz_matrix,
+)
 
 _SMALL_BLOCK = 32
 
@@ -315,6 +322,78 @@ def best_buffered(workload: Workload, n: int | None) -> BufferedToeplitz:
         candidates += [BufferedToeplitz(q * decay, q * weight, last) for q in ratios]
     best = min(candidates, key=error)
     return BufferedToeplitz(best.decay, best.weight, n)
+
+
+NAMES = ("trivial", "sqrt", "bisr", "blt")
+# Columns of Toeplitz matrices, and rows of noise that "sqrt" keeps, are in memory.
+_LARGEST_BANDED = 10**7
+
+
+def needs_steps(workload: Workload, factorization) -> bool:
+    """Whether norms or memory are not bounded for any number of steps."""
+    endless = ["trivial"] if workload.growing else ["trivial", "blt"]
+    return isinstance(factorization, BISR) or factorization not in endless
+
+
+def factorize(
+    workload: Workload, factorization="blt", n_steps: int | None = None
+) -> Factorization:
+    """Compute the factorization of the core of a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+        Workload to factorize.
+    factorization : {"trivial", "sqrt", "bisr", "blt"} or BISR, default="blt"
+        "trivial": C = I. "sqrt": the Toeplitz square root of the core. "bisr", or
+        :class:`BISR`: its inverse truncated to a band. "blt": buffered linear Toeplitz,
+        in constant memory.
+    n_steps : int or None, default=None
+        Number of steps. None is enough for "trivial", and for "blt" with windows and
+        exponential weights.
+
+    Returns
+    -------
+    Factorization
+        The matrix C.
+
+    Raises
+    ------
+    ValueError
+        If the factorization is unknown, or n_steps is missing or too large.
+
+    Examples
+    --------
+    >>> from skdpspectral.factorizations import (
+    ...     Prefix, factorize, workload_error
+    ... )
+    >>> [round(workload_error(Prefix(), factorize(Prefix(), name, 1000), 1000), 2)
+    ...  for name in ("trivial", "sqrt", "blt")]
+    [22.37, 3.1, 3.05]
+    """
+    name = "bisr" if isinstance(factorization, BISR) else factorization
+    if not (isinstance(name, str) and name in NAMES):
+        known = ", ".join(map(repr, NAMES))
+        raise ValueError(f"factorization must be BISR or one of {known}, got {name!r}")
+    if n_steps is None and needs_steps(workload, name):
+        raise ValueError(
+            f'n_steps must be known for factorization="{name}" of {workload}'
+        )
+    if name == "trivial":
+        return Factorization()
+    if name == "blt":
+        return best_buffered(workload, n_steps)
+    if n_steps > _LARGEST_BANDED:
+        raise ValueError(
+            f'factorization="{name}" stores a number for each step: at most '
+            f'{_LARGEST_BANDED} steps; choose a smaller horizon, or use "blt", which '
+            "needs constant memory"
+        )
+    if name == "bisr":
+        banded = factorization if isinstance(factorization, BISR) else BISR()
+        band = workload.root(min(int(banded.bandwidth), n_steps), -0.5)
+        return Banded(name, band, inverse_series(band, n_steps))
+    return Banded(name, workload.root(n_steps, -0.5), workload.root(n_steps))
 
 
 class Pair(Factorization):

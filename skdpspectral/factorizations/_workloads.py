@@ -242,3 +242,21 @@ class Window(BaseEstimator, Workload):
 
     def sums(self, width):
         return WindowSums(width, self._size)
+
+
+@register
+@dataclass(eq=False, repr=False)
+class BISR(BaseEstimator):
+    """Banded inverse of the square root; use ``factorization=BISR(bandwidth)``.
+
+    Parameters
+    ----------
+    bandwidth : int, default=64
+        Width of the band, at least 1. Twice as many rows of noise are kept in memory.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "bandwidth": [Interval(Integral, 1, None, closed="left")]
+    }
+
+    bandwidth: int = 64
