@@ -1,11 +1,12 @@
 """Generators of the papers' models, and real data sets with public bounds."""
 
-from ._generators import (
+from ._datasets import (
+    fetch_movielens,
+    load_digits,
     make_low_rank_sparse_tasks,
     make_ratings,
     make_spiked_covariance,
 )
-from ._real import fetch_movielens, load_digits
 
 __all__ = [
     "fetch_movielens",
