@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from skdpspectral import datasets
-from skdpspectral.datasets import _datasets
 
 DATA_HOME_VARIABLE = "SKDPSPECTRAL_DATA"
 
@@ -80,11 +79,11 @@ def fetch_movielens(variant="ml-100k", *, as_frame=False):
         raw = read_archive(variant, names)
     except FileNotFoundError:
         return datasets.fetch_movielens(variant, as_frame=as_frame)
-    expect("genre_names", raw["genre_names"].tolist(), _datasets.GENRES[variant])
+    expect("genre_names", raw["genre_names"].tolist(), datasets.GENRES[variant])
     if older:
         codes = raw["users_occupation"].astype(np.int64)
         raw["users_occupation"] = raw["occupation_names"].astype(object)[codes]
-    bunch = _datasets._movielens_bunch(
+    bunch = datasets._movielens_bunch(
         variant,
         user_id=raw["user_id"],
         item_id=raw[f"{item}_id"],
@@ -94,7 +93,7 @@ def fetch_movielens(variant="ml-100k", *, as_frame=False):
         titles=raw[f"{item}s_title"].tolist(),
         genres=raw[f"{item}s_genre"],
     )
-    return _datasets._ratings_to_pandas(bunch) if as_frame else bunch
+    return datasets._ratings_to_pandas(bunch) if as_frame else bunch
 
 
 MISSING_LEVEL, MISSING_RATING = 255, 9900

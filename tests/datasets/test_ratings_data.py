@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpspectral.datasets import _datasets as movielens
+from skdpspectral import datasets as movielens
 from skdpspectral.datasets import fetch_movielens, make_ratings
 
 # --- make_ratings: the table

@@ -1,4 +1,4 @@
-"""Samples from models, digits with public bounds, and MovieLens."""
+"""Generators of the papers' models, and real data sets with public bounds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,16 @@ from sklearn import datasets as sklearn_datasets
 from sklearn.datasets import fetch_file, get_data_home
 from sklearn.utils import Bunch, check_random_state
 
-from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import check_arguments
+from ._base.sklearn_compat import Interval, StrOptions
+from ._base.strategies import check_arguments
+
+__all__ = [
+    "fetch_movielens",
+    "load_digits",
+    "make_low_rank_sparse_tasks",
+    "make_ratings",
+    "make_spiked_covariance",
+]
 
 SIZE = [Interval(Integral, 1, None, closed="left")]
 COUNT = [Interval(Integral, 0, None, closed="left")]
