@@ -95,7 +95,7 @@ ESTIMATORS = [
     DPStandardScaler(missing="mean", epsilon=1000.0, bounds=(-10, 10)),
     DPStandardScaler(accountant=PrivacyAccountant()),
     DPTableVectorizer(),
-    DPTableVectorizer(epsilon=None, add_indicator=True),
+    DPTableVectorizer(epsilon=None),
     DPTableVectorizer(epsilon=1000.0, categories={0: "find"}),
     DPTableVectorizer(user_feature=0, categories={-1: [0, 1]}),
     DPTableVectorizer(accountant=PrivacyAccountant()),
