@@ -116,7 +116,8 @@ def test_nothing_public_is_left_out(name):
     nodes = statements(module)
     on_demand = hasattr(module, "__getattr__")
     one_file = not hasattr(module, "__path__") and name.count(".") == 1
-    bound = {
+    bound = set(module.__all__) if one_file else set()
+    bound |= {
         alias.asname or alias.name
         for node in nodes
         if isinstance(node, ast.ImportFrom) and node.level and not one_file
