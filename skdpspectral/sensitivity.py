@@ -302,18 +302,6 @@ def free_moment_weight(n_features: int) -> float:
     return FREE_WEIGHT_1D if n_features == 1 else FREE_WEIGHT
 
 
-def free_trace_weight(n_features: int) -> float:
-    r"""Largest free weight of the trace, where the rest has the weight 1/2.
-
-    The supremum of :math:`\|x - y\|^2 + \frac12 \|\Delta_0\|_F^2 + \nu_0 t^2` over
-    the unit ball is 4, with :math:`\Delta = xx' - yy'`, its component :math:`t` along
-    :math:`I / \sqrt d` and the rest :math:`\Delta_0`. Returned is
-    :math:`\nu_0 = d \nu_1 - (d - 1) / 2`, with :math:`\nu_1` the free weight in one
-    dimension.
-    """
-    return n_features * FREE_WEIGHT_1D - 0.5 * (n_features - 1)
-
-
 def separate_moments_ratio(nu: float) -> float:
     r"""Squared sensitivity of both moments if each moves as far as it alone can.
 

@@ -23,7 +23,6 @@ from skdpspectral import PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._base import strategies
 from skdpspectral.covariance import (
     BISR,
-    AssumeCentered,
     Exponential,
     JointMoments,
     Window,
@@ -92,7 +91,6 @@ STRATEGIES = [
     ("JMECovariance", "workload", Window),
     ("JMECovariance", "factorization", BISR),
     ("JMECovariance", "moments", JointMoments),
-    ("JMECovariance", "moments", AssumeCentered),
 ]
 
 

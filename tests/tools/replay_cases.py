@@ -457,7 +457,7 @@ def _plain(column):
 TABLE_FORMS = {"pandas": _frame, "polars": _polars_frame, "object": _objects}
 TABLES = [
     DPTableVectorizer(epsilon=4.0),
-    DPTableVectorizer(epsilon=4.0, categories={"word": ["a", "z"]}, add_indicator=True),
+    DPTableVectorizer(epsilon=4.0, categories={"word": ["a", "z"]}),
     DPTableVectorizer(epsilon=4.0, user_feature="note", max_categories=1),
 ]
 

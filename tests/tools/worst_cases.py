@@ -408,8 +408,6 @@ CASES |= {
     "jme-company": _stream(_AHEAD, _BACK, company=1.0),
     "jme-clipped": _stream((30.0, 0.0), (-2.0, 0.0), clip_norm=0.5),
     "jme-heavy": _stream(_AHEAD, _OBTUSE, moments=JointMoments(4.0)),
-    "jme-trace": _stream(_AHEAD, _BACK, moments=JointMoments("trace-split")),
-    "jme-diagonal": _stream(_AHEAD, _BACK, moments=JointMoments(second_moment="diag")),
     "jme-centered": _stream(_AHEAD, (0.0, 1.0), moments="assume-centered"),
     "jme-window": _stream(_AHEAD, _BACK, workload=Window(3), factorization="sqrt"),
     # Products by a matrix of their own, with longer columns than that of the rows.
