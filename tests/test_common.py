@@ -42,7 +42,6 @@ from skdpspectral.covariance import (
 )
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
@@ -189,10 +188,10 @@ ESTIMATORS = [
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
     FederatedDPPCA(),
     FederatedDPPCA(1, client_feature=0),
-    FederatedDPPCA(1, client_feature=-1, aggregation="matrix", n_jobs=2),
+    FederatedDPPCA(1, client_feature=-1, aggregation="matrix"),
     FederatedDPPCA(1, bounds=(-10, 10)),
-    FederatedDPPCA(1, bounds=(-10, 10), scale="bounds", client_feature=0),
-    FederatedDPPCA(1, weights="equal", clip_norm=2.0),
+    FederatedDPPCA(1, bounds=(-10, 10), client_feature=0, center="shared"),
+    FederatedDPPCA(1, weights="equal"),
     FederatedDPPCA(1, epsilon=None, client_feature=0),
     FederatedDPPCA(1, accountant=PrivacyAccountant()),
     FederatedDPPCA(
@@ -200,19 +199,17 @@ ESTIMATORS = [
     ),
     FederatedDPPCA(1, mechanism=SPIKED),
     FederatedDPPCA(1, mechanism=PAPER, aggregation="matrix", release="covariance"),
-    FederatedDPPCA(1, aggregation="matrix", clip_norm=2.0),
+    FederatedDPPCA(1, aggregation="matrix"),
     FederatedDPPCA(
         1,
-        mechanism=Gaussian(1.0),
-        release=ComponentCovariance(projection_norm=5.0),
+        release=ComponentCovariance(projection_norm=5.0, noise_variance=1.0),
         client_feature=-1,
     ),
     SparseDPPCA(),
     SparseDPPCA(client_feature=0),
     SparseDPPCA(epsilon=None, n_rounds=10, n_nonzero_features=1),
     SparseDPPCA(n_nonzero_features=1, bounds=(-10, 10), client_feature=0),
-    SparseDPPCA(clip_norm=2.0, client_feature=0),
-    SparseDPPCA(weights="equal", clip_norm=2.0, accountant=PrivacyAccountant()),
+    SparseDPPCA(weights="equal", accountant=PrivacyAccountant()),
 ]
 # An estimator without settings of its own is checked as the registry has it.
 ESTIMATORS += [

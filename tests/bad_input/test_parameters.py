@@ -29,7 +29,6 @@ from skdpspectral.covariance import (
 )
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.linear_model import (
@@ -67,19 +66,10 @@ OTHERWISE |= {("SpikedPCA", name) for name in ("sensitivity_constant", "mean")}
 SPIKED = partial(SpikedModel, signal_variance=2.0, noise_variance=1.0)
 
 
-def covariance(**given):
-    return ComponentCovariance(**{"projection_norm": 1.0, **given})
-
-
 STRATEGIES = [
-    ("FederatedDPPCA", "mechanism", Gaussian),
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),
-    (
-        "FederatedDPPCA",
-        "release",
-        covariance,
-    ),
+    ("FederatedDPPCA", "release", ComponentCovariance),
     ("LRSRegressor", "solver", PrivateRounds),
     ("LRSRegressor", "solver", Alternation),
     ("LRSRegressor", "fit_intercept", UserIntercept),

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 from compositions import FEW_STEPS
+from federation_tools import keys_of
 from replay import Case, encode, leaving
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -1382,7 +1383,7 @@ def validation_cases(rng, form):
 # -- groups of users at several nodes --------------------------------------------------
 
 NODES = ("north", "south", "west")
-NOISES = {"server": None, "distributed": 3, "node": None}
+NOISES = {"server": {}, "distributed": {"n_shares": 3, "masked": NODES}, "node": {}}
 
 
 def hold_groups(kind, noise, table):
@@ -1395,14 +1396,14 @@ def hold_groups(kind, noise, table):
             1, items=range(ITEMS), epsilon=2.0, rating_range=(1, 5)
         )
         args = (model,)
-    shares = NOISES[noise]
-    task = GroupTask(*args, noise=noise, n_shares=shares, trusted_sum=(shares or 1) > 1)
+    task = GroupTask(*args, noise=noise, **NOISES[noise])
     clients = {}
     rows, y = _floats(table.rows), np.array(table.y)
     users = np.array(table.ids if kind == "regressor" else rows[:, 0], dtype=int)
     for place, name in enumerate(NODES):
         own = users % len(NODES) == place
         how = {"users": users[own]} if kind == "regressor" else {}
+        how |= keys_of(task, name)
         clients[name] = GroupClient(name, task, rows[own], y[own], **how)
     rounds = GroupRounds(list(NODES), task, session=bytes(range(16)))
     run_in_process(rounds, clients)
