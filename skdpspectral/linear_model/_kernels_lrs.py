@@ -620,12 +620,11 @@ class UserParameters:
 class AlternatingSolver:
     """State of the alternation: U, the users' parameters, and the rules of their fits.
 
-    With `shrink`, the prior of `rules` is the mean of the weights, updated in each
-    iteration.
+    The prior of weights is their mean, updated in each iteration, if they are free.
     """
 
-    def __init__(self, rows: UserRows, rules, *, shrink, n_jobs=None):
-        self.rows, self.rules, self._shrink = rows, rules, shrink
+    def __init__(self, rows: UserRows, rules, n_jobs=None):
+        self.rows, self.rules = rows, rules
         self._n_jobs, self._factor = n_jobs, None
         rank = len(rules.prior)
         self.users = UserParameters.zeros(rows.n_users, rank, rules.sparsity)
@@ -672,7 +671,7 @@ class AlternatingSolver:
         for iteration in range(1, max_iter + 1):
             gradient = self._local_steps(U, first=iteration == 1)
             U, move = self._move(U, gradient)
-            if self._shrink:
+            if not self.rules.fixed:
                 mean = self.users.weights.mean(axis=0)
                 self.rules = replace(self.rules, prior=mean)
             if iteration % _REPAIR_EVERY == 0 and self.rules.sparsity:
