@@ -312,13 +312,13 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
+    {accountant}
+    {noise_seed}
     target_bounds : tuple (low, high) or None, default=None
         Public bounds of the targets, numbers or arrays of shape (n_targets,).
     intervals : bool, default=False
         Whether to release what :meth:`conf_int` needs. This takes 35 % of the moment's
         part of the budget, and rows are weighted by their features.
-    {accountant}
-    {noise_seed}
 
     Attributes
     ----------
@@ -663,12 +663,12 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         "auto" chooses one penalty for all classes, as :class:`DPRidge` does.
     {epsilon}
     {delta}
-    {classes}
     {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
     {accountant}
     {noise_seed}
+    {classes}
 
     Attributes
     ----------
