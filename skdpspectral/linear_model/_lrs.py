@@ -44,7 +44,6 @@ from ..mechanisms import (
     Gaussian,
     Mechanism,
     Neighbors,
-    PrivacyPlan,
     Remark,
     check_count,
 )
@@ -488,7 +487,6 @@ class PersonalModels(UserModels):
     entries: ClassVar[tuple[str, ...]] = ("weights", "support", "sparse", "intercepts")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
-    weights: np.ndarray
     support: np.ndarray
     sparse: np.ndarray
     intercepts: np.ndarray
@@ -829,9 +827,6 @@ class LRSRegressor(
 
     def _n_beside(self) -> int:
         return len(self._columns_beside())
-
-    def _plan(self, statistic: Statistic) -> PrivacyPlan:
-        return self._plan_of_users(statistic, statistic.neighbors)
 
     # -- the fit ---------------------------------------------------------------------
 
