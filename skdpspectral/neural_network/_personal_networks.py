@@ -25,7 +25,7 @@ from .._linalg import per_user
 from .._release.noise import public_start
 from .._tables.table import UserTable, deferred_targets, deferred_users, read_users
 from ..accounting import PrivacyAccountant
-from ..mechanisms import Neighbors, PrivacyPlan
+from ..mechanisms import Neighbors
 from . import _kernels
 from ._estimators import (
     hidden_widths,
@@ -195,7 +195,6 @@ class NetworkModels(UserModels):
     entries: ClassVar[tuple[str, ...]] = (*NetworkWeights._fields, "levels")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
-    weights: np.ndarray
     prompts: np.ndarray
     support: np.ndarray
     sparse: np.ndarray
@@ -488,9 +487,6 @@ class LRSMLPRegressor(
 
     def _n_beside(self) -> int:
         return self.user_feature is not None
-
-    def _plan(self, statistic) -> PrivacyPlan:
-        return self._plan_of_users(statistic, statistic.neighbors)
 
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:

@@ -194,7 +194,6 @@ class RaterModels(UserModels):
 
     entries: ClassVar[tuple[str, ...]] = ("weights", "items")
 
-    weights: np.ndarray
     items: np.ndarray
 
     @classmethod

@@ -57,7 +57,7 @@ VALUES += [Window(3), UserIntercept(), AlternatingAdam(), np.array(2, object)]
 # What no parameter may be, whatever its constraints say.
 NEVER = (complex, StandardScaler, type(StandardScaler), bytes)
 # What is allowed, and refused for another reason than the budget.
-OTHERWISE = {("PrivateRounds", "n_rounds"), ("Alternation", "shrink_to_mean")}
+OTHERWISE = {("PrivateRounds", "n_rounds")}
 OTHERWISE |= {("Adam", "noise_multiplier"), ("SpikedModel", "sensitivity_constant")}
 OTHERWISE |= {("SpikedPCA", name) for name in ("sensitivity_constant", "mean")}
 
