@@ -98,12 +98,10 @@ ESTIMATORS = [
     DPTableVectorizer(accountant=PrivacyAccountant()),
     DPAdamClassifier(),
     DPAdamClassifier(epsilon=None),
-    DPAdamClassifier(
-        4, activation="relu", optimizer=Adam(moments="pp-debiased"), n_epochs=3
-    ),
+    DPAdamClassifier(4, optimizer=Adam(moments="pp-debiased"), n_epochs=3),
     DPAdamClassifier(
         (3, 4),
-        optimizer=Adam(moments="jme", max_step_norm=1.0),
+        optimizer=Adam(moments="jme"),
         batch_size=8,
         n_epochs=2,
     ),

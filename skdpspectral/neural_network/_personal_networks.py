@@ -790,7 +790,7 @@ class LRSMLPRegressor(
             rows = np.asarray(table.features(unknown), dtype=np.float64)
             prompts = np.broadcast_to(self.prompt_, (len(rows), len(self.prompt_)))
             layers = layout.layers(self._shared_network())
-            outputs = _kernels.outputs_of(layers, np.hstack([rows, prompts]), "tanh")
+            outputs = _kernels.outputs_of(layers, np.hstack([rows, prompts]))
             found[unknown] = outputs[:, 0]
         return found
 
