@@ -26,7 +26,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import check_arguments
 from .._statistics.user_sums import Billboard
-from .._tables.columns import column_names, read_entries
+from .._tables.columns import column_names
 from .._tables.ids import IdIndex, id_array
 from ._item_models import ClicksModel, FoundItems, RatingsModel
 from ._kernels import (
@@ -70,7 +70,6 @@ _LISTS: dict[str, list] = {
     "n": [Interval(Integral, 1, None, closed="left")],
     "exclude_seen": ["boolean"],
     "popularity": [Interval(Real, 0, None, closed="left")],
-    "as_frame": ["boolean"],
 }
 
 
@@ -466,9 +465,7 @@ class DPMatrixFactorization(
         found, private = self._predicted(own, rows.items), self._was_private()
         return pooled_score(self, rows.values, found, sample_weight, private=private)
 
-    def recommend(
-        self, users, n=10, *, exclude_seen=True, popularity=None, as_frame=False
-    ):
+    def recommend(self, users, n=10, *, exclude_seen=True, popularity=None):
         """Return the best items for each of the given users, for that user alone.
 
         The ranking uses the predicted rating, or with `implicit` the user's taste, plus
@@ -486,8 +483,6 @@ class DPMatrixFactorization(
         popularity : float or None, default=None
             Finite, at least 0. With 0, only the predicted rating or the user's taste
             counts. None uses 2 for ratings and 1 with `implicit`.
-        as_frame : bool, default=False
-            Whether to return a pandas dataframe.
 
         Returns
         -------
@@ -495,43 +490,24 @@ class DPMatrixFactorization(
             Item ids, best first.
         scores : ndarray of shape (n_users, n)
             Scores used for the ranking, minus infinity if the user has already seen all
-            other items. With `popularity` they are **not on the scale of ratings**.
-        frame : DataFrame
-            Returned instead of both with ``as_frame=True``. It has one row per user and
-            item, best first, without items that the user has seen. The columns are the
-            user, "rank" (from 1), the item, the predicted rating within `rating_range`
-            (not with `implicit`), and "score", the score used for the ranking.
+            other items. With `popularity` they are **not on the scale of ratings**,
+            which :meth:`predict` returns for these users and items.
 
         Raises
         ------
         ValueError, TypeError
             If a parameter is invalid.
-        ImportError
-            If `as_frame` is set and pandas is not installed.
 
         Warns
         -----
         UserWarning
             If users have no model and get the same list as everybody. With a published
             copy, this applies to all users until they are personalized.
-
-        Examples
-        --------
-        >>> from skdpspectral import DPMatrixFactorization
-        >>> from skdpspectral.datasets import make_ratings
-        >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
-        >>> model = DPMatrixFactorization(items=data.item_ids, rating_range=(1, 5))
-        >>> lists = model.fit(data.frame).recommend([1, 2], n=3, as_frame=True)
-        >>> list(lists.columns)
-        ['user_id', 'rank', 'item_id', 'rating', 'score']
-        >>> bool(lists["rating"].between(1, 5).all())
-        True
         """
         check_is_fitted(self)
         if popularity is None:
             popularity = 1.0 if self._of_clicks() else 2.0
         given = {"n": n, "exclude_seen": exclude_seen, "popularity": popularity}
-        given["as_frame"] = as_frame
         check_arguments("recommend", _LISTS, given)
         models = self._models()
         own = models.find(users, "users")
@@ -547,37 +523,7 @@ class DPMatrixFactorization(
             if exclude_seen:
                 all_scores[models.seen(own[part])] = -np.inf
             best[part], scores[part] = _largest(all_scores, n)
-        if as_frame:
-            return self._as_frame(users, own, self.items_[best], scores)
         return self.items_[best], scores
-
-    def _as_frame(self, users, own: np.ndarray, items, scores):
-        """Return lists as a dataframe, without items that were seen."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "as_frame=True needs pandas: pip install pandas"
-            ) from error
-        kept, n = np.isfinite(scores).ravel(), items.shape[1]
-        items = items.ravel()[kept]
-        names = [
-            name if isinstance(name, str) else default
-            for name, default in (
-                (self.user_feature, "user_id"),
-                (self.item_feature, "item_id"),
-            )
-        ]
-        columns = {
-            names[0]: np.repeat(read_entries(users, "users"), n)[kept],
-            "rank": np.tile(np.arange(1, n + 1), len(own))[kept],
-            names[1]: items,
-        }
-        if not self._of_clicks():
-            ratings = self._predicted(np.repeat(own, n)[kept], items)
-            columns[self.rating_feature] = ratings
-        columns["score"] = scores.ravel()[kept]
-        return pd.DataFrame(columns).infer_objects()
 
     def _scores(self, weights: np.ndarray, popularity: float) -> np.ndarray:
         """Scores of all items for users of such weights: (n_users, n_items)."""
@@ -797,7 +743,8 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         unknown[0, :2] = self.item_embeddings_[:, :2].mean(axis=0)
         codes = read_catalog(self.items_).find(ratings.items, "item_feature")
         embedded = np.vstack([self.item_embeddings_, unknown])[codes]
-        names, kind = self._names_out(*ratings.names_of_ids), output_container(self)
+        user, item = (ratings.names[place] for place in ratings.places[:2])
+        names, kind = self._names_out(user, item), output_container(self)
         return beside_users(ratings.users, embedded, names, kind, ratings.index)
 
     def _n_columns_out(self, X) -> int | None:

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
+from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed
 from .._base.sklearn_compat import Interval
 from .._tables.columns import (
@@ -243,23 +244,18 @@ class _Matrix:
                 f"{type(estimator).__name__} is expecting {estimator.n_features_in_} "
                 "features as input: pass a table"
             )
-        items = estimator.items if reset else estimator.items_
-        if items is not None:
-            self._compare(read_catalog(items).ids, X.shape[1])
+        items, n = estimator.items if reset else estimator.items_, X.shape[1]
+        ids = np.arange(n) if items is None else read_catalog(items).ids
+        if ids.dtype == object or not np.array_equal(np.sort(ids), range(n)):
+            raise ValueError(
+                f"X is a sparse matrix with {n} columns, which are the items 0 to "
+                f"{n - 1}, but items contains {len(ids)} ids that differ: pass "
+                f"items=range({n}) for these columns, or X.T if the rows of X are the "
+                "items"
+            )
         if reset:
             validate_data(estimator, np.empty((1, 2)), skip_check_array=True)
         self._X = X
-
-    @staticmethod
-    def _compare(ids: np.ndarray, n_columns: int) -> None:
-        """Refuse a matrix whose columns are not the items of the catalog."""
-        if ids.dtype == object or not np.array_equal(np.sort(ids), range(n_columns)):
-            raise ValueError(
-                f"X is a sparse matrix with {n_columns} columns, which are the items 0 "
-                f"to {n_columns - 1}, but items contains {len(ids)} ids that differ: "
-                f"pass items=range({n_columns}) for these columns, or X.T if the rows "
-                "of X are the items"
-            )
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield users, items and values of the entries, users first."""
@@ -276,8 +272,7 @@ class _Matrix:
 class Ratings:
     """A table of ratings whose form was checked; values are read after the charge.
 
-    `rated` is whether ratings are wanted beside users and items. ``read()`` sets ids
-    and ratings of all rows: `users`, `items`, `values` (n_rows,).
+    `rated` is whether ratings are wanted beside users and items.
     """
 
     def __init__(self, estimator, X, y=None, *, reset: bool, rated: bool = True):
@@ -321,11 +316,6 @@ class Ratings:
                 UserWarning,
             )
 
-    @property
-    def names_of_ids(self) -> tuple:
-        """Names of the columns of users and items."""
-        return self.names[self.places[0]], self.names[self.places[1]]
-
     def read(self) -> Ratings:
         """Read `users`, `items` and `values` of all rows, unless they are elsewhere."""
         self._y = None
@@ -342,11 +332,6 @@ class Ratings:
             self.values = np.concatenate(numbers)
         return self
 
-    def grouped(self, catalog: IdIndex, limits) -> tuple:
-        """Return the last rating of each user and item of a catalog, and the users."""
-        how = {"catalog": catalog, "limits": limits}
-        return _grouped(self.users, self.items, self.values, **how)
-
 
 def _numbers(column, name: str | None) -> np.ndarray:
     """Return ratings in a column of the table, or entries of a matrix."""
@@ -356,17 +341,6 @@ def _numbers(column, name: str | None) -> np.ndarray:
     said = f"rating_feature={name!r} must name a column of finite numbers"
     said = "Input X contains NaN or infinity" if name is None else said
     raise ValueError(f"{said}: drop or fill rows without a rating")
-
-
-def _grouped(
-    users, items, ratings, *, catalog: IdIndex, limits
-) -> tuple[UserRatings, IdIndex]:
-    """Group ratings of known items by user, in quarters of the range."""
-    index = IdIndex(users, "user_feature")
-    items, ratings = catalog.find(items, "item_feature"), np.clip(ratings, *limits)
-    shape = len(index), len(catalog)
-    rows = UserRatings(index.codes, items, ratings, shape, *units(limits))
-    return rows, index.without_codes()
 
 
 # Integers up to here are exact in float64.
@@ -394,6 +368,7 @@ def beside_users(users: np.ndarray, numbers, names: list, kind: str, index):
 # -- the base of estimators ------------------------------------------------------------
 
 
+@documented
 @dataclass(eq=False, repr=False)
 class CatalogEstimator(PrivateEstimator):
     """Base class of estimators with `items`, `item_features` and `rating_range`."""
@@ -437,15 +412,7 @@ class CatalogEstimator(PrivateEstimator):
         n_items : int
             Number of items of the catalog.
 
-        Returns
-        -------
-        PrivacyPlan
-            The plan that a fit is charged for.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid.
+        {returns_plan}
         """
         self._check_parameters()
         return self._plan(self._statistic(check_count("n_items", n_items)))
@@ -453,20 +420,7 @@ class CatalogEstimator(PrivateEstimator):
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
 
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
-            As for :meth:`fit`. Its values are not read.
-
-        Returns
-        -------
-        PrivacyPlan
-            The plan that this fit is charged for.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter or the catalog is invalid.
+        {plan_of_rows}
         """
         self._check_parameters()
         table_shape(open_path(X))  # what has none is no table
@@ -529,11 +483,14 @@ class CatalogEstimator(PrivateEstimator):
         return statistic, catalog, plan, found, rows, index
 
     def _grouped(self, ratings: Ratings, catalog: IdIndex):
-        """Return the ratings of items of the catalog by user, and the users' ids."""
-        rows, index = ratings.grouped(catalog, self._limits())
-        if rows.n_users > MOST_RATERS:
+        """Return the last ratings of items of the catalog by user, and users' ids."""
+        index = IdIndex(ratings.users, "user_feature")
+        if len(index) > MOST_RATERS:
             raise ValueError("user_feature must contain at most 2**31 users")
-        return rows, index
+        items, limits = catalog.find(ratings.items, "item_feature"), self._limits()
+        how = (len(index), len(catalog)), *units(limits)
+        values = np.clip(ratings.values, *limits)
+        return UserRatings(index.codes, items, values, *how), index.without_codes()
 
     def _in_units(self, values):
         middle, quarter = units(self._limits())

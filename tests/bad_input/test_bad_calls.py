@@ -453,7 +453,6 @@ CALLS = [
         ("exclude_seen", use(FACTORS, "recommend", [2], exclude_seen=v))
         for v in (None, 1)
     ),
-    ("as_frame", use(FACTORS, "recommend", [2], as_frame="pandas")),
     ("requires y", use(FACTORS, "personalize", RATINGS)),
     ("requires y", use(FACTORS, "score", RATINGS)),
     ("X and y", use(FACTORS, "personalize", RATINGS, STARS[:4])),
