@@ -1485,7 +1485,7 @@ PLAIN = {
     "users": [
         LRSRegressor(solver=ONE_ROUND),
         LRSRegressor(solver=ONE_ROUND, user_feature=0),
-        LRSMLPRegressor(2, solver=FEW_STEPS, user_feature=-1),
+        LRSMLPRegressor(2, **FEW_STEPS, user_feature=-1),
     ],
     "ratings": [
         DPItemEmbedding(1, items=range(ITEMS), rating_range=(1, 5)),
