@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .neural_network._personal_networks import LRSMLPRegressor as LRSMLPRegressor
     from .preprocessing._scaler import DPStandardScaler as DPStandardScaler
     from .preprocessing._vectorizer import DPTableVectorizer as DPTableVectorizer
-    from .recommendation._item_embedding import DPItemEmbedding as DPItemEmbedding
-    from .recommendation._matrix_factorization import (
+    from .recommendation._estimators import DPItemEmbedding as DPItemEmbedding
+    from .recommendation._estimators import (
         DPMatrixFactorization as DPMatrixFactorization,
     )
     from .statements._statement import statement as statement
@@ -48,8 +48,7 @@ _HOMES = {
     "neural_network._personal_networks": "LRSMLPRegressor",
     "preprocessing._scaler": "DPStandardScaler",
     "preprocessing._vectorizer": "DPTableVectorizer",
-    "recommendation._item_embedding": "DPItemEmbedding",
-    "recommendation._matrix_factorization": "DPMatrixFactorization",
+    "recommendation._estimators": "DPItemEmbedding DPMatrixFactorization",
     "statements._statement": "statement",
 }
 _ROOMS = (

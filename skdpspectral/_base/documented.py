@@ -336,7 +336,15 @@ PrivacyBudgetError
 [axes_of_display]
 ax_, figure_ : matplotlib Axes and Figure
     Axes and figure of the plot.
-[drawn]
+[intervals]
+feature_names : sequence of str or None, default=None
+    Labels of the features. None numbers them.
+confidence : float, default=0.95
+    Coverage of each single interval, in (0, 1), under normal noise.
+[as_in_plot]
+ax, **style
+    As in :meth:`plot`.
+
 Returns
 -------
 display : object

@@ -31,7 +31,6 @@ from skdpspectral.audit import publish
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
-from skdpspectral.neural_network import AlternatingAdam
 from skdpspectral.pipeline import PrivatePipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -42,12 +41,12 @@ USERS = np.repeat(FIRST_ID + np.arange(N_USERS), N_ROWS).astype(float)
 FEATURES = rng.uniform(-1.0, 1.0, (len(USERS), 2))
 ITEMS = np.tile(np.arange(float(N_ROWS)), N_USERS)
 RATINGS = rng.uniform(1.0, 5.0, len(USERS))
-FEW_STEPS = AlternatingAdam(n_rounds=2, n_local_steps=2, n_own_steps=5)
+FEW_STEPS = {"n_rounds": 2, "n_local_steps": 2, "n_own_steps": 5}
 CATALOG = np.arange(float(N_ROWS))
 
 ESTIMATORS = {
     "LRSRegressor": LRSRegressor(user_feature=0),
-    "LRSMLPRegressor": LRSMLPRegressor(user_feature=0, solver=FEW_STEPS),
+    "LRSMLPRegressor": LRSMLPRegressor(user_feature=0, **FEW_STEPS),
     "DPMatrixFactorization": DPMatrixFactorization(
         2, items=CATALOG, rating_range=(1, 5)
     ),
