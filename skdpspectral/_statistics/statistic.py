@@ -22,34 +22,18 @@ from .._linalg import walks
 from .._tables.pairs import PairOrder
 from ..accounting import gaussian_mu, split_mu
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Alternatives, Gaussian, Mechanism, PrivacyPlan
+from ..mechanisms import Alternatives, Mechanism, PrivacyPlan
 
 
 class Statistic(abc.ABC):
     """A private statistic: its plan, its computation and its result.
 
-    It is planned from public numbers before data are read. A statistic whose releases
-    are alike defines `names` and `planned`; others define `mechanisms`.
+    It is planned from public numbers before data are read.
     """
 
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Names of releases of equal kind and cost, possibly none; None for others."""
-        return None
-
-    def planned(self, name: str, mu: float) -> Gaussian:
-        """Plan one of the releases in `names` at a finite cost mu."""
-        raise NotImplementedError
-
-    def each(self, mu: float) -> tuple[Gaussian, ...]:
-        """Plan the releases in `names`, at a cost of mu each."""
-        if not self.names:
-            return ()
-        return self.planned(self.names[0], mu).repeated(self.names)
-
+    @abc.abstractmethod
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan all releases at a total cost of mu; infinite mu means no noise."""
-        return self.each(mu / math.sqrt(max(len(self.names or ()), 1)))
 
     def remarks(self) -> tuple[str, ...]:
         """Return sentences about the guarantee for the plan."""
@@ -77,9 +61,8 @@ class Statistic(abc.ABC):
 class Combination(Statistic):
     """Statistics that share one budget, planned in the order of their names.
 
-    `shares` of mu**2 are positive and add up to 1: one per part, or per release of a
-    part with `names`. Releases with equal shares cost exactly the same. Subclasses may
-    override `parts` and `shares` as properties, and `run`.
+    `shares` of mu**2 are positive and add up to 1. Subclasses may override `parts`,
+    `shares` and `run`.
     """
 
     def __init__(
@@ -96,24 +79,18 @@ class Combination(Statistic):
         return self._shares
 
     def costs(self, mu: float) -> dict[str, float]:
-        """Return the cost of each part, or of each release in its `names`."""
-        shares, owners = self.shares(), list[str]()
-        for name, part in self.parts().items():
-            owners += [name] * (1 if part.names is None else len(part.names))
-        if len(owners) < 2 or not math.isfinite(mu):
-            return dict.fromkeys(owners, mu)
-        split = split_mu(mu, [shares[name] for name in owners])
-        return dict(zip(owners, split, strict=True))
+        """Return the cost of each part."""
+        shares, names = self.shares(), [*self.parts()]
+        if len(names) < 2 or not math.isfinite(mu):
+            return dict.fromkeys(names, mu)
+        split = split_mu(mu, [shares[name] for name in names])
+        return dict(zip(names, split, strict=True))
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan all parts at a total cost of mu; infinite mu means no noise."""
-        costs, parts = self.costs(mu), self.parts()
-        planned: list[Mechanism] = []
-        for name, part in parts.items():
-            if part.names is None:
-                planned.extend(part.mechanisms(costs[name]))
-            elif part.names:
-                planned.extend(part.each(costs[name]))
+        costs, planned = self.costs(mu), list[Mechanism]()
+        for name, part in self.parts().items():
+            planned.extend(part.mechanisms(costs[name]))
         return tuple(planned)
 
     def remarks(self) -> tuple[str, ...]:

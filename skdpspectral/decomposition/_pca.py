@@ -19,14 +19,13 @@ from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg import eigen
 from .._statistics.centered import PAIRED, Centered, Fit
-from .._statistics.moments import Moment, Origin, Rows
+from .._statistics.moments import WIDE, Moment, Origin, PowerStep, Rows
 from .._tables.clipping import make_box, units_within
 from .._tables.table import check_rows, check_scores, deferred_rows, map_rows, saturated
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
 from ..mechanisms import Concern, Remark
 from . import _kernels
-from ._power_step import WIDE, PowerStep
 
 # Most components that are kept where their number is released.
 MOST_COMPONENTS = 50

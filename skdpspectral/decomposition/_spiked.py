@@ -242,13 +242,42 @@ class ModelStatistic(Statistic):
         """Raise: bounds of the model depend on delta, so that there is only `plan`."""
         raise ValueError("the noise of a SpikedModel also depends on delta: use plan")
 
-    def check_delta(self, delta: float, failure: float) -> None:
-        """Raise if failures leave too little of delta."""
-        if delta - failure < MIN_DELTA:
+    def _priced(self, epsilon: float, delta: float, failure: float) -> tuple:
+        """Return the releases, and their actual epsilon."""
+        raise NotImplementedError
+
+    def _remarks(self, epsilon: float, failure: float, holds: float) -> tuple:
+        """Return sentences about the assumptions of the guarantee."""
+        raise NotImplementedError
+
+    def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
+        """Plan the releases within a budget, for rows of the model only.
+
+        Epsilon exceeds the budget if the papers' noise is smaller than the theorem
+        requires. Raises ValueError if the model has no bound for so few rows or so
+        small a signal, or if the papers' noise has no guarantee.
+        """
+        failure = FAILURE_SHARE * delta if math.isfinite(epsilon) else 0.0
+        if failure and delta - failure < MIN_DELTA:
             raise ValueError(
                 f"delta={delta:g} is too small for a SpikedModel, which keeps a tenth "
                 f"of it for rows beyond its bounds; choose at least {2 * MIN_DELTA:g}"
             )
+        mechanisms, holds = self._priced(epsilon, delta, failure)
+        return PrivacyPlan(
+            holds,
+            delta,
+            mechanisms,
+            assumption=Assumption.SPIKED_GAUSSIAN,
+            remarks=(_FOR_OTHER_DATA, *self._remarks(epsilon, failure, holds)),
+            failure=failure,
+            **named,
+        )
+
+    def _found(self, vectors, values, noise: float) -> ModelComponents:
+        """Return components with all variances."""
+        total = float(values.sum()) + (self.n_features - len(values)) * noise
+        return ModelComponents(vectors, values, total, noise)
 
     def _largest_distance(self, rank: int) -> float:
         """Return the largest distance between any two projectors."""
@@ -316,53 +345,27 @@ class SpikedProjector(ModelStatistic):
         size = 2.0**10 * (max(self.signal) + self.noise)
         return (len(self.signal),) * 2, {"summation_error": error, "magnitude": size}
 
-    def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan the releases within a budget, for rows of the model only.
-
-        Epsilon exceeds the budget if the papers' noise is smaller than the theorem
-        requires. Raises ValueError if the model has no bound for so few rows or so
-        small a signal, or if the papers' noise has no guarantee.
-        """
-        mechanisms, holds = self._priced(epsilon, delta)
-        failure = self.failure(epsilon, delta)
-        return PrivacyPlan(
-            holds,
-            delta,
-            mechanisms,
-            assumption=Assumption.SPIKED_GAUSSIAN,
-            remarks=self._remarks(epsilon, failure, holds),
-            failure=failure,
-            **named,
-        )
-
-    def _priced(self, epsilon: float, delta: float) -> tuple[tuple, float]:
-        """Return the releases, and their actual epsilon."""
+    def _priced(self, epsilon: float, delta: float, failure: float) -> tuple:
+        paper = self.calibration == "paper"
         if not math.isfinite(epsilon):
-            if self.calibration == "paper":
+            if paper:
                 raise ValueError('calibration="paper" needs a finite epsilon')
             shapes = [(name, self._entries(name)[0]) for name in self._names]
             return tuple(Exact(*both, symmetric=True) for both in shapes), epsilon
-        failure = self.failure(epsilon, delta)
-        self.check_delta(delta, failure)
-        if self.calibration == "paper":
+        if paper:
             return self._plan_paper(epsilon, delta, failure)
         self._check_bound(failure)
-        changes = self._charged(failure)
         # Noise for what the failures leave of delta.
         mu = gaussian_mu(epsilon, delta - failure)
         costs = split_mu(mu, _STATED_SHARES if self.covariance else (1.0,))
         mechanisms = []
-        for name, change, cost in zip(self._names, changes, costs, strict=True):
+        releases = zip(self._names, self._charged(failure), costs, strict=True)
+        for name, change, cost in releases:
             shape, more = self._entries(name)
-            mechanism = calibrate_gaussian(
-                name, change, cost, shape, symmetric=True, lemma=_LEMMA, **more
-            )
-            mechanisms.append(mechanism)
+            given = name, change, cost, shape
+            more |= {"symmetric": True, "lemma": _LEMMA}
+            mechanisms.append(calibrate_gaussian(*given, **more))
         return tuple(mechanisms), epsilon
-
-    def failure(self, epsilon: float, delta: float) -> float:
-        """Return the probability that the bounds of a plan fail."""
-        return FAILURE_SHARE * delta if math.isfinite(epsilon) else 0.0
 
     def _check_bound(self, failure: float) -> None:
         """Raise if the theorem does not apply."""
@@ -385,15 +388,13 @@ class SpikedProjector(ModelStatistic):
         variances of 8 D^2 log(2.5 / delta) / epsilon^2, with D as printed.
         """
         factor = math.sqrt(2.0 * 8.0 * math.log(2.5 / delta)) / epsilon
-        changes = self._charged(failure)
-
         mechanisms = []
-        for name, change, printed in zip(
-            self._names, changes, self._printed(), strict=True
-        ):
+        releases = zip(
+            self._names, self._charged(failure), self._printed(), strict=True
+        )
+        for name, change, printed in releases:
             shape, more = self._entries(name)
-            noise = factor * printed
-            given = name, change, noise, shape, True
+            given = name, change, factor * printed, shape, True
             mechanisms.append(Gaussian(*given, lemma=_LEMMA, **more))
         mu = math.hypot(*(mechanism.mu for mechanism in mechanisms))
         if not mu <= _LARGEST_MU:
@@ -423,11 +424,9 @@ class SpikedProjector(ModelStatistic):
             2.0 * sampling / self.n_samples + rank * private * private
         )
 
-    def _remarks(self, epsilon: float, failure: float, holds: float):
-        """Return sentences about the assumptions of the guarantee."""
+    def _remarks(self, epsilon: float, failure: float, holds: float) -> tuple:
         mean = "one unknown mean" if self.centered else "mean zero"
         sentences: tuple[str, ...] = (
-            _FOR_OTHER_DATA,
             f"The noise suffices for independent Gaussian rows of {mean} with the "
             "stated spiked covariance, when one row is replaced by another such row.",
         )
@@ -455,8 +454,7 @@ class SpikedProjector(ModelStatistic):
             within = self.moment_within(release, rows, vectors)
             values, vectors = _kernels.leading_first(within, vectors)
             values = np.maximum(values, self.noise)
-        total = float(values.sum()) + (self.n_features - len(values)) * self.noise
-        return ModelComponents(vectors, values, total, self.noise)
+        return self._found(vectors, values, self.noise)
 
     def projector(self, release: Any, X: Any) -> np.ndarray:
         """Release leading eigenvectors of PCA's projector plus noise, as rows."""
@@ -602,60 +600,31 @@ class UnknownSpikes(ModelStatistic):
         part = 4.0 * _EACH_PART * failure
         return SignalBound(self.n_samples - self._half, noise_std, degrees, part)
 
-    def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan the releases within a budget, for rows of the model only.
-
-        Raises ValueError for too few rows.
-        """
-        failure, mu = 0.0, math.inf
-        if math.isfinite(epsilon):
-            failure = FAILURE_SHARE * delta
-            self._check(delta, failure)
-            mu = gaussian_mu(epsilon, delta - failure)
-        return PrivacyPlan(
-            epsilon,
-            delta,
-            self._parts(mu, failure),
-            assumption=Assumption.SPIKED_GAUSSIAN,
-            remarks=self._remarks(failure),
-            failure=failure,
-            **named,
-        )
-
-    def _check(self, delta: float, failure: float) -> None:
-        """Raise if delta is too small, or no signal has a bound."""
-        self.check_delta(delta, failure)
-        least = self.distance(_LARGEST_SIGNAL, failure)
-        if self.n_samples < 4 or least >= self._largest_distance(self.rank):
-            raise ValueError(
-                f"the spiked model has no bound for n_samples="
-                f"{self.n_samples}, n_features={self.n_features}, n_components="
-                f"{self.rank}, whatever the variances are: it needs more rows"
-            )
-
-    def _parts(self, mu: float, failure: float) -> tuple:
+    def _priced(self, epsilon: float, delta: float, failure: float) -> tuple:
         """Return directions, votes, and the projector divided by its bound."""
-        shape = (self.n_features,) * 2
-        if not math.isfinite(mu):
-            last = Exact("projector", shape, symmetric=True)
-            costs = [math.inf] * 2
-        else:
+        shape, costs = (self.n_features,) * 2, [math.inf] * 2
+        last: Any = Exact("projector", shape, symmetric=True)
+        if math.isfinite(epsilon):
+            least = self.distance(_LARGEST_SIGNAL, failure)
+            if self.n_samples < 4 or least >= self._largest_distance(self.rank):
+                raise ValueError(
+                    f"the spiked model has no bound for n_samples="
+                    f"{self.n_samples}, n_features={self.n_features}, n_components="
+                    f"{self.rank}, whatever the variances are: it needs more rows"
+                )
+            mu = gaussian_mu(epsilon, delta - failure)
             *costs, cost = split_mu(mu, _UNKNOWN_SHARES)
             # What is divided by the bound that releases give moves by at most 1.
-            least = self.distance(_LARGEST_SIGNAL, failure)
             error = ROUNDING * self.n_features * (1.0 + 1.0 / LEAST_SIGNAL) / least
-            more = {"summation_error": error, "magnitude": 2.0 / least}
-            last = calibrate_gaussian(
-                "projector", 1.0, cost, shape, symmetric=True, lemma=_LEMMA, **more
-            )
+            more: dict = {"summation_error": error, "magnitude": 2.0 / least}
+            more |= {"symmetric": True, "lemma": _LEMMA}
+            last = calibrate_gaussian("projector", 1.0, cost, shape, **more)
         size = max(self._half, 1), self.n_features, costs[0]
         first = plan_second_moment("direction_moment", *size, weights=(1.0,))
-        return (*first, *self.scales.mechanisms(costs[1]), last)
+        return (*first, *self.scales.mechanisms(costs[1]), last), epsilon
 
-    def _remarks(self, failure: float) -> tuple[str, ...]:
-        """Return sentences about the assumptions of the guarantee."""
+    def _remarks(self, epsilon: float, failure: float, holds: float) -> tuple:
         sentences: tuple[str, ...] = (
-            _FOR_OTHER_DATA,
             "Directions and votes are private for any data. The noise on the "
             "projector suffices for independent Gaussian rows of mean zero with a "
             "spiked covariance, whatever its variances, as long as all signals are "
@@ -674,8 +643,7 @@ class UnknownSpikes(ModelStatistic):
         rank = self.rank
         scales, vectors = self.subspace(release, rows)
         values = np.full(rank, scales.signal + scales.noise)
-        total = float(values.sum()) + (self.n_features - rank) * scales.noise
-        return ModelComponents(vectors, values, total, scales.noise)
+        return self._found(vectors, values, scales.noise)
 
     def subspace(self, release: Any, rows: Any) -> tuple[Scales, np.ndarray]:
         """Release the same; return variances and orthonormal rows of shape (r, p)."""

@@ -32,7 +32,6 @@ from ..accounting import PrivacyAccountant
 from ..mechanisms import (
     Concern,
     Exact,
-    Gaussian,
     Mechanism,
     Neighbors,
     Remark,
@@ -294,10 +293,13 @@ class GradientRounds(_SharedTraining):
         n_rounds = self.n_rounds if self.rules.rank else 0
         return tuple(f"gradients_{number}" for number in range(1, n_rounds + 1))
 
-    def planned(self, name: str, mu: float) -> Gaussian:
-        """Plan one round: a sum over users of one vector of norm at most 1."""
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        """Plan the rounds, each a sum over users of one vector of norm at most 1."""
+        if not (names := self.names):
+            return ()
         width = self.rules.layout.n_parameters * self.rules.rank
-        return planned_sum(name, width, self.neighbors, mu)
+        each = mu / math.sqrt(len(names))
+        return planned_sum(names[0], width, self.neighbors, each).repeated(names)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
         """Release all rounds, starting from public weights.

@@ -19,8 +19,10 @@ from skdpspectral._statistics.centered import (
 from skdpspectral._statistics.moments import (
     KNOTS,
     PARTS,
+    WIDE,
     Moment,
     Origin,
+    PowerStep,
     Rows,
     count_squares,
     terms_about,
@@ -28,7 +30,6 @@ from skdpspectral._statistics.moments import (
 from skdpspectral._statistics.statistic import HALF, pair_order
 from skdpspectral.covariance._covariance import ClippedMoments
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition._power_step import WIDE, PowerStep
 from skdpspectral.metrics import subspace_distance
 from skdpspectral.sensitivity import mean_sensitivity, second_moment_sensitivity
 
