@@ -373,12 +373,20 @@ def _entries(values) -> np.ndarray:
     return np.asarray(values)
 
 
-def objects_of_lists(X) -> np.ndarray:
+def objects_of_lists(X, name: str = "X") -> np.ndarray:
     """Return a list of entries, or of rows, as an object array; none is converted."""
     rows = list(map(_listed, X))
-    found = np.array(rows, dtype=object)
-    if found.ndim == 1 and rows and all(isinstance(row, _LISTS) for row in rows):
-        raise ValueError("inhomogeneous shape: all rows must have the same length")
+    try:
+        found = np.array(rows, dtype=object)
+    except ValueError:  # of rows that contain further lists
+        found = None
+    if found is None or (
+        found.ndim == 1 and rows and all(isinstance(row, _LISTS) for row in rows)
+    ):
+        raise ValueError(
+            f"{name} has an inhomogeneous shape: all of its rows must have the same "
+            "length"
+        )
     return found
 
 

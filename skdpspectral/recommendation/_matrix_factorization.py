@@ -197,10 +197,10 @@ class DPMatrixFactorization(
         X : array-like or dataframe of shape (n_ratings, n_columns)
             Ratings table with users, items and other columns, which are ignored with a
             warning. Alternatively, a sparse matrix of users x items whose stored
-            entries are the ratings, or a parquet file as a path,
-            ``pyarrow.parquet.ParquetFile`` or ``pyarrow.dataset.Dataset``. Files,
-            memory maps and arrays of other libraries are read in blocks of rows, and
-            the columns that are used of dask collections into memory.
+            entries are the ratings, or parquet files as a path or a
+            ``pyarrow.dataset.Dataset``. Files, memory maps and arrays of other
+            libraries are read in blocks of rows, and the columns that are used of dask
+            collections into memory.
         y : array-like of shape (n_ratings,) or None, default=None
             Ratings, unless X contains them in the column `rating_feature` or as the
             entries of a sparse matrix. Ignored with `implicit`.

@@ -537,7 +537,7 @@ ALLOWED = {
     },
     "_tables/files.py": {"_mapped_rows"},
     # Each entry becomes a float by itself.
-    "_tables/table.py": {"_numbers", "shape_of"},
+    "_tables/table.py": {"_numbers", "_own_shape"},
     "metrics/_score_kinds.py": {"_components_and_rows", "errors"},
     # Lists were read before.
     "_tables/clipping.py": {"_rescale_rows"},
