@@ -10,7 +10,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,16 +26,18 @@ from .columns import (
     NEVER,
     NUMBER,
     OBJECTS,
+    UserRows,
     apart_at,
     as_array,
+    check_id_type,
     column_at,
     column_names,
     dtypes_of,
+    id_array,
     is_arrow,
     is_on_cluster,
     is_sparse,
     kind_of,
-    objects_of_lists,
     place_of,
     read_entries,
     read_quietly,
@@ -45,9 +46,9 @@ from .columns import (
     refuse_masked,
     refuse_on_cluster,
     refuse_same_names,
+    shape_of,
 )
 from .files import Parquet, SlicedRows, parquet, sliced_rows
-from .ids import UserRows, check_id_type, id_array
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
@@ -178,38 +179,6 @@ def _check_shape(shape: tuple) -> tuple[int, int]:
     if math.prod(shape) > sys.maxsize:
         raise ValueError(f"X has more values than an array can hold: shape {shape}")
     return shape
-
-
-def shape_of(X, name: str = "X") -> tuple[int, ...]:
-    """Return the shape of an array-like after conversion to an array."""
-    lists = isinstance(X, (list, tuple))
-    if any(isinstance(v, np.ma.MaskedArray) and v.ndim for v in (X if lists else [X])):
-        raise ValueError(
-            f"{name} is a masked array: pass an array without a mask, for example "
-            f"{name}.filled(value) with a public value"
-        )
-    if lists:
-        return objects_of_lists(X, name).shape
-    return read_quietly(
-        lambda: _own_shape(X), f"{name} could not be turned into an array"
-    )
-
-
-def _own_shape(X) -> tuple[int, ...]:
-    shape = getattr(X, "shape", None)
-    if isinstance(shape, tuple) and all(isinstance(s, Integral) for s in shape):
-        return tuple(int(size) for size in shape)
-    if is_on_cluster(X):  # whose array would read all values
-        return (len(X), *map(int, shape[1:]))
-    return np.asarray(X).shape
-
-
-def n_rows_in_memory(X) -> int:
-    """Return the number of rows of a table; refuse files and other readers."""
-    shape = shape_of(X)
-    if not shape:
-        raise TypeError(f"X must be a table in memory, got {type(X).__name__}")
-    return shape[0]
 
 
 def refuse_malformed(X) -> None:

@@ -26,7 +26,7 @@ from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._release.noise import Coins
 from .._tables.clipping import units_within
-from .._tables.ids import UserDraw, UserRows, encode_ids
+from .._tables.columns import UserDraw, UserRows, encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn

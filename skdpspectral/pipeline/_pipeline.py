@@ -21,12 +21,12 @@ from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import StrOptions, fit_progress
 from .._tables.columns import (
+    UserRows,
     column_apart,
     column_names,
     refuse_on_cluster,
     refuse_same_names,
 )
-from .._tables.ids import UserRows
 from .._tables.table import compare_features, table_shape, users_of_rows
 from ..accounting import PrivacyAccountant
 from ..accounting._ledger.planned_fits import (

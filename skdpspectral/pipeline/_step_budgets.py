@@ -19,8 +19,7 @@ from sklearn.utils import get_tags
 from .._base.estimator import PrivateEstimator, TableEstimator
 from .._base.privacy_report import is_known, passes_rows
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
-from .._tables.columns import refuse_nullable_integers
-from .._tables.ids import UserRows
+from .._tables.columns import UserRows, refuse_nullable_integers
 from .._tables.table import deferred_rows, deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,

@@ -12,7 +12,7 @@ from scipy import sparse
 from .._base.estimator import PrivateEstimator, Seed
 from .._base.personal import UserModels
 from .._base.sklearn_compat import Interval
-from .._tables.ids import IdIndex, id_array
+from .._tables.columns import IdIndex, id_array
 from .._tables.table import table_shape
 from ..accounting import PrivacyAccountant
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count

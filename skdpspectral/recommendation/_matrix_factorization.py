@@ -18,8 +18,7 @@ from .._base.personal import KeepsUsers, pooled_score
 from .._base.sklearn_compat import CallbackSupportMixin, Interval, fit_progress
 from .._base.strategies import check_arguments
 from .._statistics.user_sums import Billboard
-from .._tables.columns import read_entries
-from .._tables.ids import IdIndex
+from .._tables.columns import IdIndex, read_entries
 from ._estimator import CatalogEstimator, RaterModels
 from ._item_models import ClicksModel, FoundItems, RatingsModel
 from ._kernels import ItemModel, UserRatings, click_weights, log_likings, user_weights

@@ -15,16 +15,20 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from .._tables.columns import (
+    TEXTS,
+    IdIndex,
     as_numbers,
     check_feature,
-    is_text,
+    check_id_type,
+    id_array,
+    joined_ids,
+    kind_of,
     position_of,
     refuse_masked,
     refuse_same_names,
     select_columns,
 )
 from .._tables.files import opened
-from .._tables.ids import IdIndex, check_id_type, id_array, joined_ids
 from .._tables.table import DeferredRead, Table, deferred_targets, refuse_malformed
 from ..accounting._errors import warn
 from ._kernels import UserRatings
@@ -177,7 +181,7 @@ def _compared_columns(estimator, table, reset: bool) -> list[int]:
             UserWarning,
         )
     dtype = table.dtypes[found[1] if len(table.dtypes) > 1 else 0]
-    if estimator.items is not None and dtype is not None and is_text(dtype):
+    if estimator.items is not None and dtype is not None and kind_of(dtype) in TEXTS:
         read_catalog(estimator.items).find(["0"], "item_feature")  # of the same kind
     return found
 

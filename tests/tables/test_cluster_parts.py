@@ -21,7 +21,7 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral._tables.clusters import Sent, _applied, _sums_of_pool
-from skdpspectral._tables.ids import joined_ids
+from skdpspectral._tables.columns import joined_ids
 from skdpspectral.pipeline import make_private_pipeline
 
 dask = pytest.importorskip("dask")

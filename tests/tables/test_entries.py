@@ -27,8 +27,7 @@ from skdpspectral import (
     PrivacyAccountant,
     SparseDPPCA,
 )
-from skdpspectral._tables.columns import read_entries
-from skdpspectral._tables.ids import encode_ids
+from skdpspectral._tables.columns import encode_ids, read_entries
 from skdpspectral._tables.table import check_targets, deferred_targets, read_users
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSplit
@@ -532,12 +531,12 @@ GIVEN |= {"entries", "predicted", "ratings"}
 ALLOWED = {
     # The reader, and that of parameters.
     "_tables/columns.py": {
-        *("objects", "_entries", "as_numbers", "as_array"),
+        *("objects", "_entries", "as_numbers", "as_array", "_own_shape"),
         "read_column",
     },
     "_tables/files.py": {"_mapped_rows"},
     # Each entry becomes a float by itself.
-    "_tables/table.py": {"_numbers", "_own_shape"},
+    "_tables/table.py": {"_numbers"},
     "metrics/_score_kinds.py": {"_components_and_rows", "errors"},
     # Lists were read before.
     "_tables/clipping.py": {"_rescale_rows"},
