@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
@@ -171,26 +171,20 @@ def centered_rows(rows, row_map: Callable):
     The mean of the mapped rows is subtracted twice, so that the remaining rounding
     error is relative to the rows' spread.
     """
-    centering = Centering(row_map, ())
+    means: tuple[np.ndarray, ...] = ()
     for _ in range(2):
-        total = walks.reduce_rows(rows, walks.RowWalk(centering), _column_sums)
-        centering = Centering(row_map, (*centering.means, total / rows.shape[0]))
-    return map_table(rows, centering)
+        walk = walks.RowWalk(partial(_minus, row_map=row_map, means=means))
+        total = walks.reduce_rows(rows, walk, _column_sums)
+        means = (*means, total / rows.shape[0])
+    return map_table(rows, partial(_minus, row_map=row_map, means=means))
 
 
-@dataclass(frozen=True)
-class Centering:
-    """A map of rows that subtracts several means of shape (p,), one after another."""
-
-    row_map: Callable
-    means: tuple[np.ndarray, ...]
-
-    def __call__(self, rows) -> np.ndarray:
-        """Map a block of rows."""
-        block = self.row_map(rows)
-        for mean in self.means:
-            block = block - mean
-        return block
+def _minus(rows, row_map: Callable, means: tuple) -> np.ndarray:
+    """Map a block of rows, and subtract several means, one after another."""
+    block = row_map(rows)
+    for mean in means:
+        block = block - mean
+    return block
 
 
 def _column_sums(blocks) -> np.ndarray:
@@ -517,7 +511,6 @@ _PROJECTOR_PART, _EACH_PART = 0.5, 0.125
 _ROUNDED = 2.0**-20
 
 
-@dataclass(frozen=True)
 class SignalBound:
     """Lower bound on the signal from noisy quantiles, by public numbers.
 
@@ -527,16 +520,11 @@ class SignalBound:
     quantiles for extreme medians, infinite or zero if nothing is known.
     """
 
-    n_voters: int
-    noise_std: float
-    degrees: tuple[int, int]
-    failure: float
-    along: float = field(init=False)
-    across: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        n, each = self.n_voters, 0.25 * self.failure
-        reach = -ndtri(each / STEPS) * self.noise_std * (1.0 + _ROUNDED)
+    def __init__(
+        self, n: int, noise_std: float, degrees: tuple[int, int], failure: float
+    ) -> None:
+        self.degrees, each = degrees, 0.25 * failure
+        reach = -ndtri(each / STEPS) * noise_std * (1.0 + _ROUNDED)
         # As many rows as may lie below a length that the votes say half lie below,
         # and as few: by Clopper and Pearson.
         most, fewest = math.floor(0.5 * n + reach), math.ceil(0.5 * n - reach)
@@ -544,8 +532,8 @@ class SignalBound:
         beyond = betaincinv(n - most, most + 1, each) if most < n else 0.0
         below = betaincinv(fewest, n - fewest + 1, each) if fewest > 0 else 0.0
         halves = [0.5 * degrees for degrees in self.degrees]
-        object.__setattr__(self, "along", 2.0 * float(gammainccinv(halves[0], beyond)))
-        object.__setattr__(self, "across", 2.0 * float(gammaincinv(halves[1], below)))
+        self.along = 2.0 * float(gammainccinv(halves[0], beyond))
+        self.across = 2.0 * float(gammaincinv(halves[1], below))
 
     def signal(self, along: float, across: float) -> float:
         """Return a lower bound on the signal over the noise variance; 0 if unknown.
