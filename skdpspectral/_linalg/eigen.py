@@ -297,13 +297,11 @@ def _increasing(values: np.ndarray) -> np.ndarray:
 
 
 def shrink_noise(
-    matrix: np.ndarray, spread: float, aspect: float = 0.0, floor: float | None = None
+    matrix: np.ndarray, spread: float, aspect: float, floor: float
 ) -> np.ndarray:
-    """Apply :func:`shrink_eigenvalues` to a lower triangle, with an optional floor."""
+    """Apply :func:`shrink_eigenvalues` to a lower triangle, down to a floor."""
     values, vectors = np.linalg.eigh(matrix)
-    values = shrink_eigenvalues(values, spread, aspect)
-    if floor is not None:
-        values = np.maximum(values, floor)
+    values = np.maximum(shrink_eigenvalues(values, spread, aspect), floor)
     return _symmetric(vectors, values)
 
 

@@ -357,19 +357,8 @@ class PowerStep(Moment):
         """Return the planned releases."""
         return self.mechanism, self.step
 
-    def across(self, paired: bool, along: float, kept: float = 0.68) -> float:
-        """Return the deviation that matters for components of a total variance."""
-        first, noise = self.spread(paired), self._noise(paired, along, kept)
-        if noise < _QUIET * first:
-            return noise
-        return first * noise / max(math.hypot(first, noise), 1e-300)
-
-    def _noise(self, paired: bool, along: float, kept: float) -> float:
-        noise = getattr(self.step, "noise_std", 0.0) * math.sqrt(along) / kept
-        return noise / HALF if paired else noise
-
     def run(self, release: Any, X: Any, origin: Origin) -> tuple[np.ndarray, float]:
-        """Release both; return a matrix of the improved components, and `across`.
+        """Release both; return a matrix of the improved components, and its deviation.
 
         A quiet step gives components alone, from S less the mean of other eigenvalues.
         Otherwise the step and the moment are averaged by their noise.
@@ -385,14 +374,15 @@ class PowerStep(Moment):
         product = release(self.step.name, product) * math.sqrt(along)
         product /= HALF if origin.paired else 1.0
         kept = float(np.clip(np.sum(basis * product) / along, 0.2, 1.0))  # by the clip
-        noise, product = self._noise(origin.paired, along, kept), product / kept
-        across = self.across(origin.paired, along, kept)
+        noise = getattr(self.step, "noise_std", 0.0) * math.sqrt(along) / kept
+        noise, product = noise / (HALF if origin.paired else 1.0), product / kept
         if noise < _QUIET * first:
             rest = (trace - along) / max(p - rank, 1)
             found = np.linalg.qr(product - rest * basis)[0]
             whole = np.tril(matrix) + np.tril(matrix, -1).T  # only half is released
             inner = found.T @ whole @ found - rest * np.eye(rank)
-            return rest * np.eye(p) + found @ inner @ found.T, across
+            return rest * np.eye(p) + found @ inner @ found.T, noise
+        across = first * noise / max(math.hypot(first, noise), 1e-300)
         change = product - basis @ (basis.T @ product)
         change *= (across / max(noise, 1e-300)) ** 2
         change = change @ basis.T

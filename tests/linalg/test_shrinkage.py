@@ -105,7 +105,7 @@ def test_nothing_to_shrink():
 def test_matrices_are_positive_definite_with_a_floor():
     rng = np.random.default_rng(4)
     matrix = noise(rng, 30, 1.0)
-    made = shrink_noise(matrix, 1.0, floor=0.5)
+    made = shrink_noise(matrix, 1.0, 0.0, 0.5)
     np.testing.assert_array_equal(made, made.T)
     assert np.linalg.eigvalsh(made)[0] == pytest.approx(0.5, abs=1e-12)
 
@@ -135,7 +135,7 @@ def test_a_second_layer_of_noise_adds_nothing():
     """However loud: a radius that went astray must not drown what is known."""
     rng, p = np.random.default_rng(7), 30
     near = np.diag(np.linspace(1.0, 4.0, p))
-    alone = shrink_noise(near, 0.01, floor=0.01)
+    alone = shrink_noise(near, 0.01, 0.0, 0.01)
     for loud in (0.1, 1e3, 1e9):
         joined = join_layers(near, noise(rng, p, loud), 0.01, loud, 0.01)
         np.testing.assert_allclose(joined, alone, rtol=1e-9, atol=1e-12)
