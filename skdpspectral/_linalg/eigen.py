@@ -24,18 +24,14 @@ def weighted_median(values, weights) -> float:
 # From this order on, a few eigenpairs are cheaper by Lanczos iteration.
 _LANCZOS_ORDER = 600
 _LANCZOS_SHARE = 20
-
 # Relative accuracy of its eigenvalues, where there is no noise.
 _TOLERANCE = 1e-9
-
 # Residuals that are left, as a share of the root of the order times the deviation of
 # the noise: of the length that noise itself adds to an eigenvector's image.
 _SHARE_OF_NOISE = 1e-3
-
 # Entries may be rounded to float32 where that moves them by less than such a share of
 # their noise, and the residuals are well above what its products round away.
 _SHARE_OF_ENTRIES, _FLOAT32_UNIT, _FLOAT32_TOLERANCE = 1e-3, 2.0**-24, 1e-5
-
 # Products that estimate the norm of a matrix.
 _POWER_STEPS = 4
 
@@ -219,7 +215,6 @@ def _width(middle: float, order: int, spread: float, n_samples: int) -> float:
 # Width of the kernel that the density of the eigenvalues is smoothed with, in units of
 # the noise's own radius times order**(-1/3): flat between .5 and 1.5.
 _SMOOTHING = 1.0
-
 # How far beyond the edge an eigenvalue stands out of noise, and how many deviations
 # beyond 0 a trace.
 _SHRINKAGE_MARGIN, _SURE = 1.1, 3.0

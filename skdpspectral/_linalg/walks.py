@@ -324,21 +324,9 @@ class OuterProductSum:
 RowMap = Callable[[np.ndarray], np.ndarray]
 
 
-def sum_of_rows(blocks: Iterable, n_features: int) -> np.ndarray:
-    """Return the sum of rows over blocks of shape (b, n_features)."""
-    total = np.zeros(n_features)
-    for block in blocks:
-        total += block.sum(axis=0)
-    return total
-
-
 def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
     """Return the sum of outer products of dense or sparse rows; lower triangle."""
-    moment = OuterProductSum(n_features)
-    with blas_threads(n_features):
-        for block in blocks:
-            moment.update(block)
-    return moment.total
+    return sums_of_layers(((block,) for block in blocks), n_features, 1)[0]
 
 
 def sums_of_layers(
@@ -365,12 +353,6 @@ def sums_of_layers(
             if others:
                 layer.update(np.concatenate(others))
     return tuple(layer.total for layer in layers)
-
-
-def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarray:
-    """Return the mean of mapped rows, (p,); see :func:`blocked_product`."""
-    kernel = functools.partial(sum_of_rows, n_features=X.shape[1])
-    return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
 
 
 def blocked_second_moment(

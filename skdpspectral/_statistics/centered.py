@@ -34,7 +34,6 @@ from .moments import (
 # the origin in which their distance from each other is sought.
 LOW, _HIGH, _FARTHEST = -198, 198, 45
 N_OCTAVES = _HIGH - LOW + 1
-
 # Numbers below were set by the shares of variance in doc/tables/pca_centers.rst.
 # Shares of mu**2 of the lengths, at least and at most; deviations of their noise that
 # a share of all has, and that three octaves need to be seen.
@@ -51,7 +50,6 @@ _VOTES, _VOTE_NOISE, _WORST_VOTE = (0.002, 0.02), 0.0015, 0.1
 _FIRST, _WIDER, _NEARLY, _ONE_STEP = 1.25, 1.1, 1.05, 1.8
 # Least share of rows whose distances are alike, and of those that are near a center.
 _LEAST_SEEN, _LEAST_NEAR = 0.4, 0.2
-
 _LARGEST_MU = 1e6  # of a schedule: without noise, too
 _RATIOS = np.exp2(np.arange(0.0, _FARTHEST, 0.25))
 

@@ -26,28 +26,19 @@ from .statistic import Combination, Statistic, mean_summation_error
 
 # All normal numbers of float64, two nodes an octave, where memory allows it.
 _LOWEST_OCTAVE, _HIGHEST_OCTAVE = -1022, 1023
-
 _MOST_NUMBERS, _FEWEST_OCTAVES = 1 << 25, 256
-
 # Probability of a false alarm in all features together, its share for nodes between
 # 2**-32 and 2**32, and how many nodes side by side may show a feature together.
 _FALSE_ALARMS, _USUAL_SHARE, _USUAL_OCTAVE = 0.02, 0.9, 32
-
 _WINDOWS = (1, 2, 3)
-
 # What the highest of several nodes must hold by itself, in deviations.
 _ALONE = 2.0
-
 # Nodes that a tail may reach beyond what stands out by itself.
 _TAIL_NODES = 8
-
 # Nodes below the highest whose squares count: two differ by a factor of 2**8.
 _COUNTED_NODES = 16
-
 # Features that are looked at together.
 _PANEL = 256
-
-
 # Rows that pairs can be made of.
 _FEWEST_ROWS = 2
 
@@ -257,25 +248,18 @@ class DifferenceHistograms(FeatureStatistic):
 # Errors of the logarithm of a scale from noise: up to the first, values beyond the
 # highest difference are kept too; above the second, the tails are cut.
 _SMALL_ERROR, _LARGE_ERROR = 0.003, 0.05
-
 # Share of the highest node in the variance below which it is a mere tail.
 _FEW_AT_THE_END = 0.5
-
 # Shortest and longest radius in units of the highest difference, and without noise.
 _SHORTEST_RADIUS, _LONGEST_RADIUS, _ENDLESS = 0.7, 2.0, 1024.0
-
 _LARGEST = float(np.finfo(float).max)
-
 # Variances below so many deviations of their noise are none.
 _DEVIATIONS = 3.0
-
 # What is subtracted from squares of present values, so that none contributes much.
 _MIDDLE = 0.5
-
 # Deviations from a mean at which standardized values are cut: rare indicators are
 # nearer.
 FARTHEST = 30.0
-
 # Means of so many deviations of their noise from the edge may be of values beyond it.
 _FROM_THE_EDGE = 4.5
 
@@ -405,14 +389,11 @@ def times(units, lengths: np.ndarray) -> np.ndarray:
 # the steps, the fewer circles share the budget and the less noise they bear. The last
 # circle is 2**16 to 2**40 times as long as the first.
 _LADDERS = {3: 20, 4: 13, 5: 10, 6: 7, 7: 5, 8: 3, 9: 2}
-
 # Noise of a mean phase that still tells which turn of the next shorter circle is meant,
 # in units of one over the ratio of their lengths: 4 deviations and a half.
 _NOISE_ALLOWED = 0.3
-
 # The shortest circle is 8 to 16 scales long, so that phases of most values are close.
 _SHORTEST_CIRCLE = 3
-
 # Rows whose phases are summed, at most, where so many or fewer circles suffice for
 # them: then their noise moves a place by less than a tenth of a scale.
 _MOST_ROWS, _MOST_CIRCLES = 1 << 17, 7

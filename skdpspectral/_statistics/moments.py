@@ -153,7 +153,6 @@ def count_shared(places: np.ndarray, size: int) -> np.ndarray:
 KNOTS = np.array([0, 0.25, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 3, 5])
 KNOTS = np.append(KNOTS, np.exp2([3, 4, 5, 6, 7, 8, 10, 12, 14]))
 _CLIPS = np.append(1e-4, np.exp2(np.arange(-3.0, 10.01, 0.25)))
-
 # Deviations by which votes are seen beside others, and anywhere; the weight of what
 # clipping changes; and the most that noise may be, as a share of the variance, where
 # rows are not clipped to one length (doc/tables/pca_centers.rst).

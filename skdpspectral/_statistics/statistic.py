@@ -172,7 +172,6 @@ class Votes:
 # Pairs that a row is the first of, where a table has up to so many numbers, and where
 # it has more: they lower the sampling error, and cost time.
 _SHIFTS, _FEWEST_SHIFTS = ((1 << 20, 8), (1 << 22, 4)), 2
-
 # Weight of what is released of a mean over pairs; of one over rows it is 1.
 HALF = 0.5
 

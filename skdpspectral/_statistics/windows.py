@@ -38,18 +38,14 @@ from .statistic import Combination
 # Rows, in units of sqrt(n_features) / mu, from which most scales are found; skewed
 # features need more of them than normal ones.
 _ENOUGH_ROWS = 25.0
-
 # Octaves of a window, and the weight of a difference in each window that it is in: with
 # the count of all differences, two of them are as far apart as one is from a tie.
 _WIDTH = 4
 _WEIGHT = 1.0 / math.sqrt(_WIDTH)
-
 # Scales that are tried in each octave.
 _STEPS = 4
-
 # Octaves of the differences of a shape of scale 1, and points of its law.
 _LOWEST, _HIGHEST, _POINTS = -8, 12, 400
-
 # Prior odds of shapes, by whether all pairs differ or an unknown share of them does,
 # and of a feature whose values are all alike.
 _SHAPES = {
@@ -62,17 +58,13 @@ _SHAPES = {
     ("counts", True): 0.1,
 }
 _ALIKE = 0.1
-
 # Scale of the prior's heavy tail in octaves, and the share of the prior that is made of
 # the scales of all features, within so many octaves of each.
 _TAIL, _SHARED, _NEAR = 8.0, 0.5, 3
-
 # Error of a shape, as a share of the pairs: laws of real features are none of these.
 _MISFIT = 0.04
-
 # A feature is seen if so much of the posterior lies within an octave of a scale.
 _SURE = 0.5
-
 # Features that are read together, and odds that are not followed further.
 _PANEL, _NEGLIGIBLE = 16, -12.0
 
@@ -337,24 +329,18 @@ def _within_an_octave(logs: np.ndarray, odds: np.ndarray) -> tuple[float, bool]:
 
 # Rows, in units of sqrt(n_features) / mu, below which windows tell more.
 _FEW_ROWS = 200.0
-
 # Of fewer rows in the same units nothing is seen, and reading windows of more features
 # takes long.
 _HOPELESS_ROWS, _MANY_FEATURES = 6.0, 1000
-
 # Cells that normal values fill on either side of their mean.
 _REACH = 8
-
 # Cells of a feature, and of all features together: a power of two each.
 _MOST_CELLS, _FEWEST_CELLS, _MOST_COUNTS = 1 << 13, 1 << 9, 1 << 22
-
 # Scale of the prior's heavy tail in cells, odds of no place, and the error of a law, as
 # a share of the rows.
 _CELL_TAIL, _NOWHERE, _LAW_MISFIT = 8.0, 0.1, 0.02
-
 # A place is seen if so much of the posterior lies within so many cells.
 _SURE_PLACE, _NEAR_CELLS = 0.5, 4
-
 # Counts that are read together.
 _CELL_PANEL = 1 << 17
 
@@ -464,14 +450,11 @@ def _template(scale: np.ndarray, n_cells: int) -> np.ndarray:
 
 # Shares of mu**2, by the features that are seen on small tables.
 _SHARES = {"windows": 0.4, "cells": 0.2, "moments": 0.4}
-
 # Half-width of what moments count, in scales, where noise is small.
 _REACH_OF_MOMENTS = 3.0
-
 # Relative error of a variance that windows show, and the largest ratio of a variance to
 # it, or of it to a variance.
 _ERROR, _FARTHEST = 0.5, 8.0
-
 # A mean is so many deviations of its noise from the edge, or so far from the place.
 _FROM_THE_EDGE, _FROM_THE_PLACE = 4.5, 0.7
 

@@ -35,25 +35,19 @@ from ..mechanisms import Neighbors, PrivacyPlan
 # Lengths that are told from each other: powers of two, so many octaves from a typical
 # length, and so many cells of an octave.
 _OCTAVES, _CELLS, _LOWEST = 8, 32, -199.0
-
 # Numbers below were set by the errors in doc/tables/covariance_errors.rst.
 # Share of mu**2 of the votes for the far length; of those for the near one at least and
 # at most; and of the first layer in what the votes leave.
 _FAR_VOTES, _NEAR_VOTES, _NEAR_LAYER = 0.03, (0.005, 0.2), 0.85
-
 # Share of the rows that the first length clips; of all that have a length if there are
 # too few to tell a quarter of them from the noise of the votes.
 _CLIPPED, _CLIPPED_OF_FEW = 0.25, 0.5
-
 # Steps of the two searches.
 _NEAR_STEPS, _FAR_STEPS = 9, 8
-
 # Deviations of the votes' noise that their margin has, where the budget allows it.
 _SURE, _FAIRLY_SURE, _FAR_SURE = 5.0, 2.5, 3.0
-
 # Most rows beyond the far length, as a share; beyond it there is one layer.
 _MOST_FAR = 0.1
-
 # Least eigenvalue of a covariance without noise, over the mean of all.
 _LEAST = 1e-12
 

@@ -126,7 +126,6 @@ def _sum_of_projections(blocks, components, radius: float) -> np.ndarray:
 
 # Largest ||Q'Q - I|| of a basis of orthonormal columns.
 LARGEST_DEFECT = 2.0**-40
-
 # Shares of mu**2 of the rounds and of a covariance, once a mean is paid.
 _ITERATION_SHARES = {"rounds": 1.0 - 0.15, "within": 0.15}
 

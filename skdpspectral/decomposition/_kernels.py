@@ -45,7 +45,6 @@ def top_right_vectors(X, rank: int) -> np.ndarray:
 
 # Gaps relative to the signal, and variances, are kept within these.
 _TINY, _HUGE = 1e-100, 1e300
-
 # Least singular value of columns of unit length that count as independent.
 _INDEPENDENT = 1e-10
 
@@ -192,19 +191,15 @@ def sparse_subspace(matrix: np.ndarray, rank: int, n_kept: int) -> np.ndarray:
 # Points of the mixture that a diagonal is taken from, per deviation of its noise and at
 # most, and steps towards the most likely one.
 _POINTS_PER_DEVIATION, _MOST_POINTS, _STEPS = 2, 200, 60
-
 # Deviations of noise that a released trace may be below 1, its value without ties.
 _NEAR_ONE = 5.0
-
 # Features up to which the matrix is projected, and steps of the projection: each is a
 # whole eigendecomposition.
 _MOST_PROJECTED, _PROJECTIONS = 300, 12
-
 # What a feature is divided by, at least: in deviations of the noise on it, and such
 # that the edge of the noise on the correlations is at most so large, in units of the
 # variance of a feature.
 _FEWEST_DEVIATIONS, _LARGEST_EDGE, _FLOORS = 2.0, 2.0, 40
-
 # Slope of the correlation in Kendall's, at 0, for normal features.
 _SLOPE = 0.5 * math.pi
 

@@ -29,7 +29,6 @@ from . import _kernels
 
 # Most components that are kept where their number is released.
 MOST_COMPONENTS = 50
-
 _RANKS = (
     "Components are computed from correlations that are estimated with Kendall's rank "
     "correlations, which use only the signs of differences of rows in each feature. No "

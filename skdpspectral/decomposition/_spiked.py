@@ -55,7 +55,6 @@ from ._pca import ComponentsMixin, TableComponents, check_rank
 
 # Steps of the bisections, on a logarithmic scale.
 STEPS = 12
-
 # Signal that is assumed at least, in units of the noise variance.
 LEAST_SIGNAL = 0.05
 
@@ -193,26 +192,19 @@ def _column_sums(blocks) -> np.ndarray:
 
 # What rows are cut to, so that squares are finite.
 _LONGEST = 1e60
-
 # Shares of mu**2 of projector and covariance under exact calibration.
 _STATED_SHARES = (0.5, 0.5)
 _LEMMA = "spiked-law sub-gaussian-rows"
-
 # Share of delta for rows and replacements that are further apart than the bounds.
 FAILURE_SHARE = 0.1
-
 # What it is taken to be where delta is not known: for the weights of clients.
 USUAL_FAILURE = 1e-7
-
 # Allowance for rounding errors of eigenvectors, a feature: some 2**8 unit roundoffs.
 ROUNDING = 2.0**-44
-
 # How many times their trace mean squares of rows are at most, for roundings of sums.
 _LONGER = 16.0
-
 # By how much its cost is rounded up, more than inverses of the curve are off.
 _ROUNDED_UP = 2.0**-40
-
 # What noise of the papers may cost; beyond, it hides nothing.
 _LARGEST_MU = 1e3
 
@@ -498,15 +490,12 @@ def _finite(block):
 
 # Shares of mu**2 of directions, of votes, and of the projector.
 _UNKNOWN_SHARES = (0.05, 0.15, 0.8)
-
 # Signals, in units of the noise variance, above which they count as this one: so that
 # what the projector is divided by is bounded from below by public numbers.
 _LARGEST_SIGNAL = 1e4
-
 # Parts of the failure probability: half is the projector's; each of two counts of rows,
 # and each of two sequences of noise, may be off with an eighth.
 _PROJECTOR_PART, _EACH_PART = 0.5, 0.125
-
 # Allowance for rounding errors of squared lengths, and of noise on its grid.
 _ROUNDED = 2.0**-20
 
@@ -665,7 +654,6 @@ class UnknownSpikes(ModelStatistic):
 
 # Variances whose ratios and products float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
-
 _PARAMETERS: dict = {
     "signal_variance": [Real, tuple, list, np.ndarray, StrOptions({"private"})],
     "noise_variance": [Real, StrOptions({"private"})],

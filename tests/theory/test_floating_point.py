@@ -14,7 +14,7 @@ from skdpspectral import (
     DPMatrixFactorization,
     LRSRegressor,
 )
-from skdpspectral._linalg.walks import blocked_mean, blocked_second_moment
+from skdpspectral._linalg.walks import RowWalk, blocked_second_moment, reduce_rows
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import summation_error
@@ -180,7 +180,8 @@ def test_summation_error_bounds_blocked_sums(n, block):
     def same(x):
         return x
 
-    mean = blocked_mean(rows, same, block)
+    walk = RowWalk(same, block)
+    mean = reduce_rows(rows, walk, lambda found: sum(b.sum(axis=0) for b in found)) / n
     second = blocked_second_moment(rows, same, block)
     exact_first = exact_mean(rows.T)
     error = math.sqrt(
