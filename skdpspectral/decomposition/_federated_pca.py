@@ -25,7 +25,7 @@ from .._base.sklearn_compat import (
 from .._base.strategies import register
 from .._messages import MessageError
 from .._release.noise import Coins
-from .._tables.ids import UserDraw, UserRows, encode_ids
+from .._tables.columns import UserDraw, UserRows, encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
@@ -34,9 +34,10 @@ from ..mechanisms import Concern, ParallelPlan, Remark, Unit, check_count, check
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import Rounds
 from ._federated_task import Registration, SpectralTask
-from ._pca_mechanisms import CLIENT_MECHANISMS, CLIP_RANGE
-from ._projection import ProjectionMixin, VariancesMixin
+from ._pca import ComponentsMixin, ProjectionMixin
+from ._spiked import SpikedModel
 
+_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
 
@@ -56,6 +57,11 @@ class ComponentCovariance(BaseEstimator):
         :class:`~skdpspectral.decomposition.SpikedModel`, which clips nothing and does
         not accept it. A good choice is about 3.3 times the square root of the sum of
         the variances along the components.
+    noise_variance : float or None, default=None
+        Public variance across the components, in squared units of the data. The
+        covariance of all features is then composed of the components and this variance.
+        :class:`~skdpspectral.decomposition.SpikedModel` has its own, and does not
+        accept one.
 
     Examples
     --------
@@ -66,9 +72,13 @@ class ComponentCovariance(BaseEstimator):
     11.0
     """
 
-    _parameter_constraints: ClassVar[dict] = {"projection_norm": [CLIP_RANGE, None]}
+    _parameter_constraints: ClassVar[dict] = {
+        "projection_norm": [_CLIP_RANGE, None],
+        "noise_variance": [_CLIP_RANGE, None],
+    }
 
     projection_norm: float | None = None
+    noise_variance: float | None = None
 
 
 class Group(NamedTuple):
@@ -428,7 +438,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
 
 
 @documented
-class FederatedDPPCA(VariancesMixin, FederatedEstimator):
+class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
     r"""Differentially private PCA of rows that are held by several clients.
 
     Every client releases components of its own rows, as :class:`~skdpspectral.DPPCA`
@@ -443,11 +453,10 @@ class FederatedDPPCA(VariancesMixin, FederatedEstimator):
         Number of components r, at most ``n_features`` and the rows of any client.
     {epsilon_of_clients}
     {delta_of_clients}
-    mechanism : "gaussian", Gaussian or SpikedModel, default="gaussian"
+    mechanism : "gaussian" or SpikedModel, default="gaussian"
         How each client releases its components. "gaussian" adds noise to the second
-        moment. The `noise_variance` of a
-        :class:`~skdpspectral.decomposition.Gaussian` is used by :meth:`get_covariance`.
-        :class:`~skdpspectral.decomposition.SpikedModel` is only private under a model.
+        moment. :class:`~skdpspectral.decomposition.SpikedModel` is only private under a
+        model.
     aggregation : {"projector", "matrix"}, default="projector"
         Content of the clients' messages. "projector": their components, p r numbers.
         "matrix": the full noisy second moment, or the noisy projector of a model, p (p
@@ -486,7 +495,8 @@ class FederatedDPPCA(VariancesMixin, FederatedEstimator):
         of the averaged second moment of rows scaled to a length of at most 1.
     noise_variance_ : float
         Variance across the components, in squared units of the data: the public
-        variance of the mechanism, or the weighted median of a model's private ones.
+        variance of `release` or of a model, or the weighted median of a model's private
+        ones.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, set if both of
         the above are known, and for the averaged second moment.
@@ -566,7 +576,7 @@ class FederatedDPPCA(VariancesMixin, FederatedEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
-        "mechanism": CLIENT_MECHANISMS,
+        "mechanism": [StrOptions({"gaussian"}), SpikedModel],
         "release": [StrOptions({"components", "covariance"}), ComponentCovariance],
     }
 
@@ -605,9 +615,11 @@ class FederatedDPPCA(VariancesMixin, FederatedEstimator):
         """Return why not all variances of the data are released, or None."""
         if isinstance(self.release, str) and self.release == "components":
             return 'release="components" releases none; set release="covariance"'
-        if getattr(self.mechanism, "noise_variance", None) is not None:
+        if isinstance(self.mechanism, SpikedModel):
+            return None
+        if getattr(self.release, "noise_variance", None) is not None:
             return None
         return (
-            'mechanism="gaussian" releases none across the components; set '
-            "mechanism=Gaussian(noise_variance)"
+            'mechanism="gaussian" releases none across the components; set the '
+            "noise_variance of a ComponentCovariance"
         )

@@ -222,7 +222,7 @@ class ModelStart(_AnyStart):
 
     def __init__(self, task) -> None:
         super().__init__(task, "projector")
-        self.n_numbers = 2 if task.mechanism.unknown_spikes else 0
+        self.n_numbers = 2 if task.model.is_private else 0
 
     def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
         """Release components of the model."""
@@ -253,9 +253,9 @@ class ModelStart(_AnyStart):
 
     def variances(self, replies: list) -> tuple[float, float]:
         """Public variances, or weighted medians, which a few liars move little."""
-        mechanism = self.task.mechanism
         if not self.n_numbers:
-            return float(np.mean(mechanism.signal)), mechanism.noise
+            signal, noise = self.task.model.variances(self.task.n_components)
+            return float(np.mean(signal)), noise
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         mu = np.array([reply.mu for reply in replies])
         with np.errstate(over="ignore"):
@@ -327,11 +327,12 @@ class Within(_WithBasis):
     symmetric = True
 
     def __init__(self, task) -> None:
-        self._of_model = task.mechanism.spiked
+        self._of_model = task.model is not None
         release = "model_moment" if self._of_model else "projected_moment"
         super().__init__(task, release, (task.n_components,) * 2)
         if self._of_model:
-            self._most = max(task.mechanism.signal) + task.mechanism.noise
+            signal, noise = task.model.variances(task.n_components)
+            self._most = signal[0] + noise
         else:
             self._most = self.unit = task.projection_norm**2
 

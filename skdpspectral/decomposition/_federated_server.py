@@ -155,8 +155,7 @@ class Rounds(Session):
             raise MessageError("the task is not done: there is no result yet")
         components = eigen.flip_signs(self.present_basis().T)
         clients = self.clients if self._used is None else self._used
-        values, across, ratio = self._variances(components)
-        noise = across if self.task.noise_variance is None else self.task.noise_variance
+        values, noise, ratio = self._variances(components)
         return {
             "components_": components,
             "n_components_": len(components),
@@ -175,9 +174,9 @@ class Rounds(Session):
     def _variances(self, components: np.ndarray) -> tuple:
         """Return variances along and across the components, and shares of the first."""
         task, values, noise = self.task, self.values, self.task.noise_variance
-        if noise is None and task.mechanism.spiked:
-            noise = self._start.variances(self.first)[1] * task.rows.unit**2
-        across, averaged = noise, not (task.mechanism.spiked or task.with_covariance)
+        if task.model is not None:
+            noise = self._start.variances(self.first)[1]
+        across, averaged = noise, task.model is None and not task.with_covariance
         if self._moment is not None and averaged:
             along, across = _kernels.moment_variances(self._moment, components)
             values = along if values is None else values

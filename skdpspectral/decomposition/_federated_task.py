@@ -27,10 +27,10 @@ from .._tables.columns import check_feature_names, refuse_masked
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
-from ._bounded_moments import PowerIteration, SecondMoment
+from ._bounded_moments import PowerIteration, RowBounds, SecondMoment
 from ._federated_queries import ModelStart, Power, Start, Within
-from ._pca_mechanisms import LARGEST, SMALLEST, design_components
 from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
+from ._spiked import SpikedModel
 
 # Largest number of features of a task: a limit on memory.
 _MOST_FEATURES = 2**24
@@ -42,6 +42,7 @@ _ALONE = {
     **{"mechanism": "gaussian", "release": "components"},
     **{"n_rounds": 0, "n_nonzero_features": None, "init": "private"},
 }
+_SMALLEST, _LARGEST = 1e-60, 1e60
 
 
 class Registration(NamedTuple):
@@ -250,13 +251,17 @@ class SpectralTask(Task):
         self.with_covariance = not (
             isinstance(release, str) and release == "components"
         )
-        self.rows, self.mechanism = design_components(
-            *(given["mechanism"], rank, p, self.with_covariance),
-            **{"bounds": estimator.bounds, "center": estimator.center},
-        )
+        self.model: SpikedModel | None = None
+        center = estimator.center
+        if isinstance(given["mechanism"], SpikedModel):
+            self.model = given["mechanism"]
+            self.model.check(rank, p, self.with_covariance)
+            # The model states that the mean is zero, or takes it off.
+            center = "none" if center == "auto" else center
+        self.rows = RowBounds(p, bounds=estimator.bounds, center=center)
         self.n_rounds = int(given["n_rounds"])
-        noise = getattr(given["mechanism"], "noise_variance", None)
-        self.noise_variance = None if noise in (None, "private") else float(noise)
+        noise = getattr(release, "noise_variance", None)
+        self.noise_variance = None if noise is None else float(noise)
         self.by_matrix = estimator.aggregation == "matrix"
         length = getattr(release, "projection_norm", None)
         self.start_basis = None if isinstance(init, str) else self._basis_of(init)
@@ -271,24 +276,24 @@ class SpectralTask(Task):
 
     def _check(self, length: float | None) -> None:
         """Refuse parameters that contradict each other."""
-        rows, spiked = self.rows, self.mechanism.spiked
+        rows, model = self.rows, self.model
+        given = length is not None or self.noise_variance is not None
         refused = {
             "bounds and center are not used with mechanism=SpikedModel(...), whose "
             "rows are not bounded and have mean zero, or any with "
             'SpikedModel(mean="unknown"); leave them out': (
-                spiked and (rows.box is not None or rows.center != "none")
+                model is not None and (rows.box is not None or rows.center != "none")
             ),
-            "projection_norm is not used with mechanism=SpikedModel(...), whose "
-            "projections are not clipped; leave it as None": (
-                spiked and length is not None
-            ),
+            "projection_norm and noise_variance are not used with "
+            "mechanism=SpikedModel(...), whose projections are not clipped; leave them "
+            "as None": model is not None and given,
             'aggregation="matrix" needs public variances of a SpikedModel: state '
             "signal_variance and noise_variance": (
-                self.mechanism.unknown_spikes and self.by_matrix
+                model is not None and model.is_private and self.by_matrix
             ),
             'release="covariance" requires a projection_norm for this mechanism: '
             "set release=ComponentCovariance(projection_norm)": (
-                self.with_covariance and length is None and not spiked
+                self.with_covariance and length is None and model is None
             ),
             'center="shared" requires mechanism="gaussian" and components that are '
             'released in one step; use center="pairs"': (
@@ -304,9 +309,9 @@ class SpectralTask(Task):
         if length is None:
             return None
         scaled = check_real("projection_norm", length) / self.rows.unit
-        if not SMALLEST <= scaled <= LARGEST:
+        if not _SMALLEST <= scaled <= _LARGEST:
             raise ValueError(
-                f"projection_norm must be in [{SMALLEST:g}, {LARGEST:g}] in units of "
+                f"projection_norm must be in [{_SMALLEST:g}, {_LARGEST:g}] in units of "
                 f"the bounded rows, got {scaled}"
             )
         return scaled
@@ -354,7 +359,7 @@ class SpectralTask(Task):
             queries += [AskLengths(self), AskCenter(self, 1), AskCenter(self, 2)]
         if self.start_basis is None:
             start = CenteredStart if self.shared else Start
-            queries.append(ModelStart(self) if self.mechanism.spiked else start(self))
+            queries.append(ModelStart(self) if self.model else start(self))
         queries += [Power(self, t) for t in range(1, self.n_rounds + 1)]
         return (*queries, *([Within(self)] if self.with_covariance else []))
 
@@ -366,8 +371,9 @@ class SpectralTask(Task):
 
     def _statistic_of(self, n_samples: int) -> Statistic:
         rows, rank, covariance = self.rows, self.n_components, self.with_covariance
-        if self.mechanism.spiked:
-            return self.mechanism.of_model(rows, n_samples, rank, covariance)
+        if self.model is not None:
+            given = n_samples, self.n_features, rank, covariance
+            return self.model.statistic(*given)
         more = self.start_basis is None, self.n_rounds, covariance
         steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
         return SharedCenter(rows, n_samples, steps) if self.shared else steps

@@ -5,14 +5,13 @@ import pytest
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, Gaussian
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import FederationError, LocalClient, Rounds, SpectralTask
 
 NAMES = ["west", "east", "north"]
 NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
 COVARIANCE = {
-    "release": ComponentCovariance(1e3),
-    "mechanism": Gaussian(1.0),
+    "release": ComponentCovariance(1e3, noise_variance=1.0),
     "center": "none",
 }
 

@@ -27,7 +27,6 @@ from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.decomposition import _federated_pca as clients_module
@@ -437,7 +436,7 @@ def test_wide_bounds_of_clients_do_no_harm(cls, width):
 # -- the covariance within the components ----------------------------------------------
 
 CLIPPED = {"release": ComponentCovariance(12.0)}
-COVARIANCE = {**CLIPPED, "mechanism": Gaussian(noise_variance=1.0)}
+COVARIANCE = {"release": ComponentCovariance(12.0, noise_variance=1.0)}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA, SpikedPCA
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 
@@ -24,6 +23,7 @@ ROWS = make_spiked_covariance(
 )[0] + np.arange(P)
 CLIENTS = np.repeat(["a", "b", "c"], [100, 200, 300])
 COVARIANCE = {"release": ComponentCovariance(12.0)}
+WHOLE = {"release": ComponentCovariance(12.0, noise_variance=1.0)}
 MODEL = {"mechanism": SpikedModel(1e6, 1.0), "release": "covariance"}
 # So little noise that no variance across the components is lost in it.
 QUIET = {"epsilon": 50.0, "delta": 1e-3}
@@ -33,9 +33,9 @@ METHODS = ("get_covariance", "get_precision", "score", "score_samples")
 KNOWN = [
     SpikedPCA(1, signal_variance=1e6, noise_variance=1.0),
     SpikedPCA(1, signal_variance=1e6, noise_variance=1.0, release="covariance"),
-    FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(noise_variance=1.0)),
-    FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(1.0), bounds=(-20, 20)),
-    FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(1.0), aggregation="matrix"),
+    FederatedDPPCA(**WHOLE),
+    FederatedDPPCA(**WHOLE, bounds=(-20, 20)),
+    FederatedDPPCA(**WHOLE, aggregation="matrix"),
     FederatedDPPCA(1, **MODEL),
 ]
 UNKNOWN = [
@@ -126,7 +126,7 @@ def test_what_an_earlier_fit_knew_is_gone():
 
 def test_the_column_of_clients_is_no_feature_of_a_row():
     table = np.column_stack([np.arange(N) % 3, ROWS])
-    given = {**COVARIANCE, "mechanism": Gaussian(1.0), "noise_seed": 0}
+    given = {**WHOLE, "noise_seed": 0}
     for cls, more in ((FederatedDPPCA, given), (SparseDPPCA, {"noise_seed": 0})):
         beside = cls(2, **more).fit(ROWS, clients=np.arange(N) % 3)
         inside = cls(2, client_feature=0, **more).fit(table)

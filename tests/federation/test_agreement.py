@@ -198,7 +198,7 @@ def test_no_honest_client_is_rejected(name, epsilon):
     if name == "paper" and (epsilon is None or epsilon > 1.0):
         return
     task = make_task(**TASKS[name])
-    if task.mechanism.spiked:  # any rows, but no more of the model's bounds
+    if task.model:  # any rows, but no more of the model's bounds
         n = rows_needed(task)
         rows = {name: rows_of(i, n) for i, name in enumerate("abc")}
         rows["c"] = 3.0 * rows["c"] / np.linspace(3, 1, 6)

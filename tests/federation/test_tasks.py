@@ -12,7 +12,6 @@ from federation_tools import make_task
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.federation import MessageError, SpectralTask
@@ -41,7 +40,6 @@ PARAMETERS = {
     "covariance": {"release": ComponentCovariance(4.0)},
     "other covariance": {"release": ComponentCovariance(4.000001)},
     "private": {"mechanism": SpikedModel("private", "private")},
-    "range": {"mechanism": SpikedModel("private", "private", norm_range=(1e-3, 1e3))},
     "model": MODEL,
     "other model": {"mechanism": SpikedModel([4.0, 2.5], 1.0)},
     "model, covariance": {**MODEL, "release": "covariance"},
@@ -147,7 +145,7 @@ BAD = [
             *({"aggregation": "sum"}, {"center": "mean"}, {"center": []}),
             *({"bounds": [[1.0] * 5, [0.0] * 5]}, {"bounds": [1, "x"]}, {"weights": 3}),
             *({"mechanism": "other"}, {"mechanism": 3}, {"mechanism": {}}),
-            {"center": {"strategy": "Gaussian", "parameters": {"noise_variance": 1}}},
+            {"center": {"strategy": "SpikedModel", "parameters": {"mean": "zero"}}},
             {"mechanism": {"strategy": "Window", "parameters": {}}},
         )
     ],
@@ -218,7 +216,10 @@ REFUSED = {
     "n_nonzero_features=7": {"n_rounds": 1, "n_nonzero_features": 7},
     "init must be finite public": {"n_rounds": 1, "init": np.eye(3, 5)},
     'center="shared" requires': {"n_rounds": 1, "center": "shared"},
-    "projection_norm is not used": {**MODEL, "release": ComponentCovariance(1.0)},
+    "projection_norm and noise_variance are": {
+        **MODEL,
+        "release": ComponentCovariance(1.0),
+    },
     "needs public variances|state signal_variance": {
         "mechanism": SpikedModel("private", "private"),
         "aggregation": "matrix",
@@ -229,10 +230,10 @@ REFUSED = {
         "mechanism": SpikedModel(4.0, 1.0),
         "n_components": 5,
     },
-    "norm_range is reversed": {
-        "mechanism": SpikedModel("private", "private", norm_range=(2.0, 1.0))
+    "noise_variance are not used": {
+        **MODEL,
+        "release": ComponentCovariance(noise_variance=1.0),
     },
-    "noise_variance is not used": {"mechanism": Gaussian(1.0)},
     "mechanism": {"mechanism": "two-stage"},
 }
 

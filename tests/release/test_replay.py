@@ -229,7 +229,7 @@ CLIPPED = {
         rng(), DPRidge(epsilon=200.0), "array"
     ),
     "_statistics.user_sums": lambda: user_cases(
-        rng(), LRSMLPRegressor(2, solver=FEW_STEPS), "array"
+        rng(), LRSMLPRegressor(2, **FEW_STEPS), "array"
     ),
 }
 # The guarantee of one rests on a model of the rows, and on no clip; the clip of the

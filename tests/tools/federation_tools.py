@@ -29,7 +29,7 @@ def make_task(n_components=2, n_features=6, *, feature_names=None, **parameters)
 
 
 def rows_needed(task):
-    return N_MODEL_ROWS if task.mechanism.spiked else N_ROWS
+    return N_MODEL_ROWS if task.model else N_ROWS
 
 
 def rows_of(seed, n=N_ROWS, p=6):
