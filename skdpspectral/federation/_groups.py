@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -139,40 +138,27 @@ class GroupRounds(Session):
         return np.append(total.ravel(), noise_std)[:, None]
 
     def release_next(self, replies: list[Reply]) -> None:
-        """Release the sum of the parts of clients."""
-        if self.task.noise == "node":
-            self._add(replies)
-        elif self.task.masked is None:
-            self._release_sum(sum(r.values.astype(np.int64) for r in replies))
-        else:
-            self._release_sum(sum(from_halves(reply.values) for reply in replies))
-
-    def _release_sum(self, total: Any) -> None:
         """Release a sum; if clients have added the noise, it is released already."""
-        mechanism = self.task.plan.mechanisms[self._step]
-        values = total.astype(np.int64).astype(np.float64) * self.task.unit(self._step)
+        task, step = self.task, self._step
+        mechanism = task.plan.mechanisms[step]
+        noise_std, parts = mechanism.noise_std, [reply.values for reply in replies]
+        if task.noise == "node":  # each on the grid of its client
+            plans = [self.parties[reply.client].plan for reply in replies]
+            units = [task.unit(step, plan) for plan in plans]
+            values = sum(part * unit for part, unit in zip(parts, units, strict=True))
+            square = sum(plan.mechanisms[step].noise_std ** 2 for plan in plans)
+            noise_std = math.sqrt(square)
+        elif task.masked is None:
+            values = sum(part.astype(np.int64) for part in parts) * task.unit(step)
+        else:
+            noise_std *= math.sqrt(len(task.masked) / task.n_shares)
+            values = sum(map(from_halves, parts)).astype(np.int64) * task.unit(step)
         # Clipped to the bound of all users' sum: a client that lies cannot exceed it.
         most = mechanism.magnitude
-        values = np.clip(values.reshape(mechanism.shape), -most, most)
-        noise_std = mechanism.noise_std
+        values = np.clip(np.reshape(values, mechanism.shape), -most, most)
         if self._release is not None:
             values = self._release(mechanism.name, values, overwrite=True)
-        else:
-            noise_std *= math.sqrt(len(self.task.masked) / self.task.n_shares)
         self._released.append(Released(values, noise_std))
-
-    def _add(self, replies: Sequence[Reply]) -> None:
-        """Add up parts that have their own noise, each on the grid of its client."""
-        shape = self.task.plan.mechanisms[self._step].shape
-        values, variance = np.zeros(shape), 0.0
-        for reply in replies:
-            plan = self.parties[reply.client].plan
-            unit = self.task.unit(self._step, plan)
-            values += reply.values.reshape(shape) * unit
-            variance += plan.mechanisms[self._step].noise_std ** 2
-        most = self.task.plan.mechanisms[self._step].magnitude
-        values = np.clip(values, -most, most)
-        self._released.append(Released(values, math.sqrt(variance)))
 
     def result(self):
         """Return the fitted public model, without the users' own parameters.
