@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .covariance._covariance import DPCovariance as DPCovariance
     from .covariance._jme import JMECovariance as JMECovariance
     from .decomposition._federated_pca import FederatedDPPCA as FederatedDPPCA
+    from .decomposition._federated_pca import SparseDPPCA as SparseDPPCA
     from .decomposition._pca import DPPCA as DPPCA
-    from .decomposition._sparse_pca import SparseDPPCA as SparseDPPCA
     from .decomposition._spiked import SpikedPCA as SpikedPCA
     from .linear_model._lrs import LRSRegressor as LRSRegressor
     from .linear_model._ridge import DPRidge as DPRidge
@@ -38,10 +38,9 @@ _HOMES = {
     "accounting._ledger.accountant": "PrivacyAccountant",
     "covariance._covariance": "DPCovariance",
     "covariance._jme": "JMECovariance",
-    "decomposition._federated_pca": "FederatedDPPCA",
+    "decomposition._federated_pca": "FederatedDPPCA SparseDPPCA",
     "decomposition._pca": "DPPCA",
     "decomposition._spiked": "SpikedPCA",
-    "decomposition._sparse_pca": "SparseDPPCA",
     "linear_model._lrs": "LRSRegressor",
     "linear_model._ridge": "DPRidge DPRidgeClassifier",
     "neural_network._estimators": "DPAdamClassifier DPAdamRegressor",

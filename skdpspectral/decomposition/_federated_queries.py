@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._linalg import eigen
-from .._messages.messages import MessageError
+from .._messages import MessageError, Query
 from .._statistics.statistic import HALF
 from . import _kernels
 from ._bounded_moments import LARGEST_DEFECT
@@ -36,11 +36,9 @@ _COSTS, _VARIANCES, _MOST_SIGNAL = (1e-9, 1e30), (1e-90, 1e90), 1e10
 _VOTES = 25.0
 
 
-class Query:
+class BoundedQuery(Query):
     """A request for a release with noise, whose norm without it has a public bound."""
 
-    n_numbers = 0
-    basis_shape: tuple[int, int] = (0, 0)
     # Units of values in those of the release, and their form: a triangle that is
     # packed, a symmetric matrix, or any numbers.
     unit, packed, symmetric = 1.0, False, False
@@ -48,24 +46,10 @@ class Query:
     def __init__(self, task, release: str, shape: tuple[int, ...]) -> None:
         self.task, self.release, self.shape = task, release, shape
 
-    def ask(self, rounds: Any) -> Any:
-        """Return the basis of the request, as the server makes it."""
-        return ()
-
-    def read(self, basis: np.ndarray) -> Any:
-        """Return what the answer needs of a request, or raise."""
-        if basis.shape != self.basis_shape:
-            raise MessageError(f"a basis of shape {self.basis_shape} is expected")
-        return None
-
     def noise(self, party: Any) -> float:
         """Deviation of the noise on the values of a client, by its plan."""
         planned = getattr(party.plan[self.release], "noise_std", 0.0)
         return self.unit * planned / (HALF if party.paired else 1.0)
-
-    def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
-        """Return numbers and values that a client sends."""
-        raise NotImplementedError
 
     def bound(self, n_samples: int) -> tuple[float, float]:
         """Largest entry, by the root of 2 off a diagonal, and norm without noise."""
@@ -94,10 +78,6 @@ class Query:
                 f"{DEVIATIONS:g} standard deviations of its noise"
             )
 
-    def use(self, rounds: Any, replies: list) -> None:
-        """Take valid replies into the rounds of a server."""
-        raise NotImplementedError
-
 
 def _isotropic(packed: np.ndarray) -> np.ndarray:
     """Scale a packed lower triangle so that it is as long as its matrix."""
@@ -117,13 +97,13 @@ def _check_orthonormal(components: np.ndarray) -> None:
         raise MessageError("its components are not orthonormal")
 
 
-class _AnyStart(Query):
+class _AnyStart(BoundedQuery):
     """Components of clients that depend on no basis, or the matrices they are from."""
 
     def __init__(self, task, release: str) -> None:
         p, self.packed = task.n_features, task.by_matrix
         shape = (p * (p + 1) // 2,) if self.packed else (task.n_components, p)
-        Query.__init__(self, task, release, shape)
+        BoundedQuery.__init__(self, task, release, shape)
 
     def check(self, party: Any, reply: Any) -> None:
         """Refuse impossible numbers, and then values by what they are."""
@@ -302,7 +282,7 @@ class ModelStart(_AnyStart):
         return self.task.n_components
 
 
-class _WithBasis(Query):
+class _WithBasis(BoundedQuery):
     """A release that depends on orthonormal columns, which the server sends."""
 
     def __init__(self, task, release: str, shape) -> None:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .._linalg import eigen
-from .._messages.messages import FederationError, MessageError, Reply, Session
+from .._messages import FederationError, MessageError, Party, Reply, Session
 from . import _kernels
-from ._federated_task import (
-    Party,
-    Registration,
-    SpectralTask,
-    check_client_weights,
-)
-
-# How far a stated cost may be from that of the plan.
-_CLAIM = 1e-4
+from ._federated_task import Registration, SpectralTask, check_client_weights
 
 
 class Rounds(Session):
@@ -78,6 +69,8 @@ class Rounds(Session):
     array([[0., 1., 0., 0., 0.]])
     """
 
+    _claim = 1e-4  # costs of models are computed to fewer digits
+
     def __init__(
         self,
         clients: Mapping[str, tuple],
@@ -116,24 +109,6 @@ class Rounds(Session):
         self._start = next((q for q in task.queries if hasattr(q, "combine")), None)
         self._moment = self._weights = self._above_noise = None
         self._used: tuple[str, ...] | None = None
-
-    def _basis(self) -> Any:
-        return self.task.queries[self._step].ask(self)
-
-    def _check(self, name: str, answer: Reply) -> None:
-        party = self.parties[name]
-        n, mu = party.n_samples, party.plan.mu
-        if answer.n_samples != n or not math.isclose(answer.mu, mu, rel_tol=_CLAIM):
-            raise MessageError(
-                "its number of rows or its budget does not match the session: "
-                f"n_samples={answer.n_samples}, mu={answer.mu:g} instead of "
-                f"n_samples={n}, mu={mu:g}"
-            )
-        self.task.queries[self._step].check(party, answer)
-
-    def _use(self, replies: list[Reply]) -> None:
-        self._need_enough()
-        self.task.queries[self._step].use(self, replies)
 
     def sizes(self, query, replies: Sequence[Reply]) -> tuple[np.ndarray, np.ndarray]:
         """Return numbers of rows of clients, and the noise on their values."""

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
 from .._base.strategies import json_default, read_plain
-from .._messages.messages import OVERHEAD, MessageError, Request, Task
+from .._messages import (
+    DIGEST_BYTES,
+    OVERHEAD,
+    UNREADABLE,
+    MessageError,
+    Party,
+    Query,
+    Request,
+)
 from .._statistics.statistic import Statistic
 from .._tables.columns import check_feature_names, refuse_masked
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
 from ._bounded_moments import PowerIteration, RowBounds
-from ._federated_queries import ModelStart, Power, Query, Start, Within
+from ._federated_queries import ModelStart, Power, Start, Within
 from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
 from ._spiked import SpikedModel
 
-# Raised whenever the same parameters would mean other releases, or other messages.
-_VERSION = 7
 # Largest number of features of a task: a limit on memory.
 _MOST_FEATURES = 2**24
 # Parameters that each client has of its own, or that no release depends on.
@@ -55,13 +62,110 @@ class Registration(NamedTuple):
     delta: float
 
 
-@dataclass
-class Party:
-    """Public facts about a client: its rows, its plan, and whether it pairs rows."""
+def _number(text: str) -> float:
+    """Return the one form of a number: whole ones are integers."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < 2.0**53 else number
 
-    n_samples: int
-    plan: PrivacyPlan
-    paired: bool
+
+class Task:
+    """What all parties agree on beforehand, as JSON; equal if their JSON is."""
+
+    queries: tuple[Query, ...]
+    digest: bytes
+    _form: str
+    # Of subclasses: the name and the classes of their estimator, its parameters that no
+    # release depends on or that each party has of its own, and a version that is raised
+    # whenever the same parameters would mean other releases, or other messages.
+    _word: ClassVar[str]
+    _known: ClassVar[tuple[str, ...]]
+    _own: ClassVar[tuple[str, ...]]
+    _version: ClassVar[int]
+
+    def _agree(self, estimator, **more) -> None:
+        """Set the form of the task, and its digest."""
+        named = estimator.get_params(deep=False)
+        form = {
+            self._word: type(estimator).__name__,
+            "parameters": {k: v for k, v in named.items() if k not in self._own},
+            "version": self._version,
+            **more,
+        }
+        plain = json.loads(json.dumps(form, default=json_default), parse_float=_number)
+        self._form = json.dumps(plain, sort_keys=True, allow_nan=False)
+        self.digest = hashlib.sha256(self._form.encode()).digest()[:DIGEST_BYTES]
+
+    @property
+    def n_steps(self) -> int:
+        """Number of requests."""
+        return len(self.queries)
+
+    def longest(self, step: int | None = None) -> int:
+        """Largest size in bytes of a reply to a step, or of any request."""
+        shapes: list[tuple[int, ...]] = [q.basis_shape for q in self.queries]
+        shapes = shapes if step is None else [self.queries[step].shape]
+        return 8 * max(map(math.prod, shapes)) + OVERHEAD
+
+    def check(self, request: Request) -> Any:
+        """Return what a client needs of a request, or raise if it is not valid."""
+        if request.step >= self.n_steps:
+            raise MessageError("no further request is answered in this session")
+        return self.queries[request.step].read(request.basis)
+
+    def to_json(self) -> str:
+        """Return the task as JSON, to send to other parties.
+
+        Returns
+        -------
+        str
+            Parameters by name, the same for equal tasks.
+        """
+        return self._form
+
+    @classmethod
+    def from_json(cls, text: str):
+        """Read a task, and check every part.
+
+        Inspect the task before use, because it defines what a client releases.
+
+        Parameters
+        ----------
+        text : str
+            Result of :meth:`to_json`.
+
+        Returns
+        -------
+        SpectralTask or GroupTask
+            A task of this class.
+
+        Raises
+        ------
+        MessageError
+            If the text is not a task of this version.
+        """
+        try:
+            form = json.loads(text)
+            package = importlib.import_module(__package__.partition(".")[0])
+            kind = getattr(package, cls._known[cls._known.index(form.pop(cls._word))])
+            given = form.pop("parameters")
+            for name in given.keys() - {"weights"}:  # may be a mapping from names
+                given[name] = read_plain(given[name])
+            del form["version"]  # which is compared in the end
+            task = cls(kind(**given), **form)
+        except UNREADABLE as error:
+            raise MessageError(f"this is not a valid task: {error}") from None
+        if task._form != text:
+            raise MessageError("this is not the form of a task of this version")
+        return task
+
+    def __reduce__(self):
+        return type(self).from_json, (self._form,)
+
+    def __eq__(self, other):
+        return self._form == other._form if isinstance(other, Task) else NotImplemented
+
+    def __hash__(self):
+        return hash(self._form)
 
 
 class SpectralTask(Task):
@@ -113,6 +217,9 @@ class SpectralTask(Task):
     True
     """
 
+    _word, _known = "estimator", ("FederatedDPPCA", "SparseDPPCA")
+    _own, _version = (*_BUDGET, *_OWN), 7
+
     def __init__(self, estimator, n_features, *, feature_names=None):
         if not hasattr(estimator, "_fitted_by"):
             raise TypeError("estimator must be a FederatedDPPCA or a SparseDPPCA")
@@ -139,8 +246,7 @@ class SpectralTask(Task):
         check_client_weights(
             weights, [*weights] if isinstance(weights, Mapping) else ()
         )
-        named = estimator.get_params(deep=False)
-        given = {**_ALONE, **named}
+        given = {**_ALONE, **estimator.get_params(deep=False)}
         release, init = given["release"], given["init"]
         self.with_covariance = not (
             isinstance(release, str) and release == "components"
@@ -166,16 +272,7 @@ class SpectralTask(Task):
         self._statistics: dict[int, Statistic] = {}
         self._plans: dict[tuple, PrivacyPlan] = {}
         self.queries = self._in_order()
-        for name in (*_BUDGET, *_OWN):
-            del named[name]
-        form = {
-            "estimator": type(estimator).__name__,
-            "parameters": named,
-            "n_features": p,
-            "feature_names": self.feature_names,
-            "version": _VERSION,
-        }
-        self._agree(json.loads(json.dumps(form, default=json_default)))
+        self._agree(estimator, n_features=p, feature_names=self.feature_names)
 
     def _check(self, length: float | None) -> None:
         """Refuse parameters that contradict each other."""
@@ -265,42 +362,6 @@ class SpectralTask(Task):
             queries.append(ModelStart(self) if self.model else start(self))
         queries += [Power(self, t) for t in range(1, self.n_rounds + 1)]
         return (*queries, *([Within(self)] if self.with_covariance else []))
-
-    @classmethod
-    def _of_form(cls, form: dict) -> SpectralTask:
-        from . import FederatedDPPCA, SparseDPPCA  # which import this file
-
-        known = {kind.__name__: kind for kind in (FederatedDPPCA, SparseDPPCA)}
-        given = dict(form["parameters"])
-        for name in given.keys() - {"weights"}:  # may be a mapping from names
-            given[name] = read_plain(given[name])
-        names, estimator = form["feature_names"], known[form["estimator"]](**given)
-        return cls(estimator, form["n_features"], feature_names=names)
-
-    @property
-    def n_steps(self) -> int:
-        """Number of requests."""
-        return len(self.queries)
-
-    def shape(self, step: int) -> tuple[int, ...]:
-        """Shape of the values that answer a request."""
-        return self.queries[step].shape
-
-    def n_numbers(self, step: int) -> int:
-        """Number of scalars that answer a request."""
-        return self.queries[step].n_numbers
-
-    def longest(self, step: int | None = None) -> int:
-        """Largest size in bytes of a reply to a step, or of any request."""
-        shapes = [q.basis_shape for q in self.queries]
-        shapes = shapes if step is None else [self.shape(step)]
-        return 8 * max(map(math.prod, shapes)) + OVERHEAD
-
-    def check(self, request: Request) -> Any:
-        """Return what a client needs of a request, or raise if it is not valid."""
-        if request.step >= self.n_steps:
-            raise MessageError("no further request is answered in this session")
-        return self.queries[request.step].read(request.basis)
 
     def statistic(self, n_samples: int) -> Any:
         """Return the release of a client with `n_samples` rows, from public numbers."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import sensitivity
-from .._messages.messages import MessageError
+from .._messages import MessageError
 from .._statistics.centered import (
     LOW,
     N_OCTAVES,
@@ -31,7 +31,7 @@ from ..accounting import split_mu
 from ..accounting._gaussian import calibrate_alike
 from . import _kernels
 from ._bounded_moments import PowerIteration, RowBounds
-from ._federated_queries import DEVIATIONS, ROUNDING, Query, Start
+from ._federated_queries import DEVIATIONS, ROUNDING, BoundedQuery, Start
 
 # Shares of mu**2, and those of the two clipped means in theirs.
 _SHARES = {"lengths": 0.02, "center": 0.05, "rest": 0.93}
@@ -163,7 +163,7 @@ class SharedCenter(Combination):
         return size * noise
 
 
-class _AskAbout(Query):
+class _AskAbout(BoundedQuery):
     """A request with one column: a point, if any, and numbers about the center."""
 
     def __init__(self, task, release: str, shape, n_point: int, n_numbers: int) -> None:
@@ -186,14 +186,14 @@ class _AskAbout(Query):
 
 
 def _precisions(
-    query: Query, rounds: Any, replies: list
+    query: BoundedQuery, rounds: Any, replies: list
 ) -> tuple[np.ndarray, np.ndarray]:
     """Noise of what clients sent about a center, and numbers of rows behind it."""
     rows = [query.task.statistic(r.n_samples).sample.n_rows for r in replies]
     return rounds.sizes(query, replies)[1], np.array(rows, dtype=float)
 
 
-class AskLengths(Query):
+class AskLengths(BoundedQuery):
     """Noisy histograms of half of the distances between rows, and of their lengths."""
 
     def __init__(self, task) -> None:

@@ -5,23 +5,26 @@ from typing import TYPE_CHECKING
 from .. import _on_demand
 
 if TYPE_CHECKING:
-    from .._messages.messages import FederationError as FederationError
-    from .._messages.messages import MessageError as MessageError
-    from .._messages.messages import Reply as Reply
-    from .._messages.messages import Request as Request
+    from .._messages import FederationError as FederationError
+    from .._messages import MessageError as MessageError
+    from .._messages import Reply as Reply
+    from .._messages import Request as Request
     from ..decomposition._federated_client import LocalClient as LocalClient
     from ..decomposition._federated_server import Rounds as Rounds
     from ..decomposition._federated_task import Registration as Registration
     from ..decomposition._federated_task import SpectralTask as SpectralTask
+    from ._flower import client_app as client_app
+    from ._flower import hold_session as hold_session
     from ._group_tasks import GroupTask as GroupTask
     from ._groups import GroupClient as GroupClient
     from ._groups import GroupRounds as GroupRounds
 
 _HOMES = {
-    "._messages.messages": "FederationError MessageError Reply Request",
+    "._messages": "FederationError MessageError Reply Request",
     ".decomposition._federated_client": "LocalClient",
     ".decomposition._federated_server": "Rounds",
     ".decomposition._federated_task": "Registration SpectralTask",
+    "_flower": "client_app hold_session",
     "_group_tasks": "GroupTask",
     "_groups": "GroupClient GroupRounds",
 }

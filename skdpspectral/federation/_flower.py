@@ -1,4 +1,4 @@
-"""Flower as a transport: its nodes carry requests to clients, and answers back.
+"""Federations on Flower: its nodes carry requests to clients, and answers back.
 
 It needs ``pip install ".[federated]"`` (Python 3.11 or later) where an app
 runs. Clients do not need it: Flower is imported where it is used.
@@ -13,12 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .._messages.messages import MessageError, check_name
+from .._messages import MessageError, check_name, cleaned
 
 _LOG = logging.getLogger(__name__)
 ANSWER, REFUSAL, FAILURE = "answer", "refusal", "failure"
-# Largest length of the reason of a refusal, in characters.
-_LONGEST_REASON = 500
 
 # Flower's type of our messages, and the record in them: to a node the names of clients
 # and the request, from it the client's name, kind and content of its answer.
@@ -58,7 +56,7 @@ def respond_safely(client, request: bytes) -> tuple[str, bytes]:
     try:
         return ANSWER, _as_bytes(client.respond(request))
     except MessageError as error:
-        return REFUSAL, str(error)[:_LONGEST_REASON].encode()
+        return REFUSAL, cleaned(str(error)).encode()
     except ClientError:
         return FAILURE, b""
     except Exception as error:
@@ -76,8 +74,7 @@ def decode_outcome(kind, content):
     if kind == ANSWER and isinstance(content, bytes):
         return content
     if kind == REFUSAL and isinstance(content, bytes):
-        text = content[: 4 * _LONGEST_REASON].decode(errors="replace")
-        return MessageError("".join(c if c.isprintable() else "?" for c in text))
+        return MessageError(cleaned(content.decode(errors="replace")))
     return ClientError()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -13,18 +11,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from .._base.strategies import json_default, read_plain
-from .._messages.messages import (
-    OVERHEAD,
-    MessageError,
-    Request,
-    Task,
-    check_name,
-)
+from .._messages import MessageError, Query, check_name
 from .._release.noise import pair_mask
 from .._statistics.user_sums import NO_USERS, Billboard, Sum
 from .._tables.columns import check_feature_names
 from ..accounting import gaussian_epsilon
+from ..decomposition._federated_task import Task
 from ..mechanisms import (
     Concern,
     Gaussian,
@@ -43,9 +35,6 @@ def _on_trust(text: str) -> Remark:
     return Remark(text, Concern.TRUST)
 
 
-# Raised whenever equal parameters would mean other releases, or other messages.
-_VERSION = 4
-MODELS = ("LRSRegressor", "DPMatrixFactorization")
 NOISE = ("server", "distributed", "node")
 # Answers are multiples of this or of the grid, whichever is finer: exact in both.
 _FINEST = 2.0**-21
@@ -56,8 +45,53 @@ _MOST_NOISE, _DEVIATIONS = 1e9, 40.0
 MOST_GROUPS = MOST_SHARES
 # Features of a task, and numbers of one of its sums, which a client has to hold.
 _MOST_FEATURES, _MOST_NUMBERS = 2**20, 2**28
-# Parameters that each party has of its own, or that no release depends on.
-_OWN = {"accountant", "noise_seed", "n_jobs", "verbose"}
+# Parts of a sum are below this in modulus: whole numbers that float64 holds, of which
+# 1024 add up in 64 bits.
+_LARGEST_PART = 2.0**52
+
+
+class SumQuery(Query):
+    """A request for the next sum, with the last release; the last one asks for none."""
+
+    def __init__(self, last: Any, planned: Any, masked: bool) -> None:
+        self.last, self.planned, self.masked = last, planned, masked
+        if last is not None:
+            self.basis_shape = math.prod(last.shape) + 1, 1
+        # Under a mask, both halves of a word for each number.
+        size = 0 if planned is None else math.prod(planned.shape)
+        self.shape = ((2 if masked else 1) * size,)
+
+    def ask(self, rounds: Any) -> Any:
+        return () if self.last is None else rounds.last_release()
+
+    def read(self, basis: np.ndarray) -> np.ndarray | None:
+        """Return the last release; None at the first step."""
+        super().read(basis)
+        if self.last is None:
+            return None
+        said = basis[:, 0]
+        values, noise_std = said[:-1], said[-1]
+        if not 1.0 / _MOST_NOISE <= noise_std / self.last.noise_std <= _MOST_NOISE:
+            raise MessageError("the stated noise scale is impossible for this task")
+        # Beyond, an error of arithmetic might tell of somebody's rows.
+        if np.abs(values).max() > self.last.magnitude + _DEVIATIONS * noise_std:
+            raise MessageError("the stated sum is beyond the bound of users' sums")
+        return said
+
+    def check(self, party: Any, reply: Any) -> None:
+        """Refuse what is no part of a sum."""
+        values = reply.values
+        if self.masked and not are_halves(values):
+            raise MessageError("its part of a sum does not consist of halves of words")
+        whole = np.all(values == np.rint(values))
+        if not whole or np.any(np.abs(values) > _LARGEST_PART):
+            raise MessageError(
+                "its part of a sum does not consist of whole numbers up to 2**52"
+            )
+
+    def use(self, rounds: Any, replies: list) -> None:
+        if self.planned is not None:
+            rounds.release_next(replies)
 
 
 class GroupTask(Task):
@@ -152,6 +186,9 @@ class GroupTask(Task):
     (1.0, 1.128, 3.525)
     """
 
+    _word, _known = "model", ("LRSRegressor", "DPMatrixFactorization")
+    _own, _version = ("accountant", "noise_seed", "n_jobs", "verbose"), 4
+
     def __init__(
         self,
         model,
@@ -195,28 +232,11 @@ class GroupTask(Task):
                 f"a sum of the task has more than {_MOST_NUMBERS} numbers: use fewer "
                 "features, components or items"
             )
-        named = self._model.get_params(deep=False)
-        form = {
-            "model": type(model).__name__,
-            "parameters": {k: v for k, v in named.items() if k not in _OWN},
-            "n_features": n_features,
-            "noise": noise,
-            "n_shares": self.n_shares,
-            "masked": self.masked,
-            "feature_names": self.feature_names,
-            "version": _VERSION,
-        }
-        self._agree(json.loads(json.dumps(form, default=json_default)))
-
-    @classmethod
-    def _of_form(cls, form: dict) -> GroupTask:
-        package = importlib.import_module(__name__.partition(".")[0])
-        del form["version"]  # which is compared in the end
-        # Its module registers the strategies among its parameters.
-        model = getattr(package, MODELS[MODELS.index(form.pop("model"))])
-        given = form.pop("parameters").items()
-        made = {name: read_plain(value) for name, value in given}
-        return cls(model(**made), **form)
+        given = zip([None, *self._sums], [*self._sums, None], strict=True)
+        self.queries = tuple(SumQuery(*pair, masked is not None) for pair in given)
+        public = ("noise", "n_shares", "masked", "feature_names")
+        more = {name: getattr(self, name) for name in public}
+        self._agree(self._model, n_features=n_features, **more)
 
     def _checked_names(self, masked) -> tuple[str, ...]:
         """Return sorted names of the clients that mask their parts."""
@@ -325,60 +345,11 @@ class GroupTask(Task):
         """Number of released sums; one more request ends a session."""
         return len(self._sums)
 
-    @property
-    def n_steps(self) -> int:
-        """Number of requests: one per sum, and one more that ends a session."""
-        return len(self._sums) + 1
-
-    def shape(self, step: int) -> tuple[int, ...]:
-        """Shape of the values that answer a request; none answer the last one."""
-        if step == self.n_sums:
-            return (0,)
-        return (math.prod(self._sums[step].shape) * self._per_number,)
-
-    def n_numbers(self, step: int) -> int:
-        """Number of scalars that answer a request: none."""
-        return 0
-
-    @property
-    def _per_number(self) -> int:
-        """Values of a reply for each number: both halves of a word under a mask."""
-        return 1 if self.masked is None else 2
-
-    def longest(self, step: int | None = None) -> int:
-        """Largest size in bytes of a reply to a step, or of any request."""
-        if step is not None:
-            return 8 * self.shape(step)[0] + OVERHEAD
-        most = max(math.prod(mechanism.shape) for mechanism in self._sums)
-        return 8 * (most + 1) + OVERHEAD
-
     def unit(self, step: int, plan: PrivacyPlan | None = None) -> float:
         """Unit 2**k of a sum, which is sent as an integer multiple of this unit."""
         planned: Any = (self.plan if plan is None else plan).mechanisms[step]
         grid = planned.grid
         return min(grid, _FINEST) if self.noise == "server" else grid
-
-    def check(self, request: Request) -> np.ndarray | None:
-        """Return the last release, from a valid request; None for the first step."""
-        step = request.step
-        if step > self.n_sums:
-            raise MessageError("no further request is answered in this session")
-        expected = (0, 0)
-        if step:
-            expected = (math.prod(self._sums[step - 1].shape) + 1, 1)
-        if request.basis.shape != expected:
-            raise MessageError(f"a basis of shape {expected} is expected")
-        if not step:
-            return None
-        said = request.basis[:, 0]
-        values, noise_std = said[:-1], said[-1]
-        planned = self._sums[step - 1]
-        if not 1.0 / _MOST_NOISE <= noise_std / planned.noise_std <= _MOST_NOISE:
-            raise MessageError("the stated noise scale is impossible for this task")
-        # Beyond, an error of arithmetic might tell of somebody's rows.
-        if np.abs(values).max() > planned.magnitude + _DEVIATIONS * noise_std:
-            raise MessageError("the stated sum is beyond the bound of users' sums")
-        return said
 
     def next_sum(self, rows, released, plan: PrivacyPlan) -> Sum:
         """Return the next sum of these rows, on the grids of a client's plan.

@@ -9,25 +9,20 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import clone
 
-from .._messages.answering import AnsweringClient
-from .._messages.messages import MessageError, Reply, Session
+from .._messages import MessageError, Party, Reply, Session
 from .._release.noise import KEY_BYTES, Release, charge
 from .._statistics.user_sums import Released, RememberedRows
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
+from ..decomposition._federated_client import AnsweringClient
 from ..mechanisms import ParallelPlan, PrivacyPlan, check_count
 from ._group_tasks import (
     MOST_GROUPS,
     GroupTask,
-    are_halves,
     from_halves,
     masked,
     to_halves,
 )
-
-# Parts of a sum are below this in modulus: whole numbers that float64 holds, of which
-# 1024 add up in 64 bits.
-LARGEST_PART = 2.0**52
 
 
 class GroupRounds(Session):
@@ -127,93 +122,43 @@ class GroupRounds(Session):
                 "adds no noise: pass it to the clients"
             )
         self._open(clients, task, min_clients, session)
-        self._plans = self._planned(clients)
-        self.plan = self._plan_of_all(noise_seed is not None)
+        plans = dict.fromkeys(clients, task.plan)
+        if isinstance(clients, Mapping):
+            plans = {name: task.plan_of(*clients[name]) for name in clients}
+        # Nobody is told how many users or rows a client has.
+        self.parties = {name: Party(0, plan) for name, plan in plans.items()}
+        self.plan = _plan_of_all(plans, noise_seed is not None)
         trusted = task.noise == "server"
         self._release = Release(self.plan, None, noise_seed) if trusted else None
         self._released: list[Released] = []
 
-    def _planned(self, clients) -> dict[str, PrivacyPlan]:
-        """Return the plans of all clients, by name."""
-        if not isinstance(clients, Mapping):
-            return dict.fromkeys(clients, self.task.plan)
-        return {name: self.task.plan_of(*clients[name]) for name in clients}
-
-    def _plan_of_all(self, seeded: bool) -> PrivacyPlan:
-        """Return what holds for the users of all clients."""
-        plans = {
-            name: replace(plan, seeded=seeded) for name, plan in self._plans.items()
-        }
-        first = next(iter(plans.values()))
-        alike = all(plan == first for plan in plans.values())
-        return first if alike else ParallelPlan.of(plans)
-
-    def _basis(self) -> np.ndarray | tuple:
-        if not self._released:
-            return ()
+    def last_release(self) -> np.ndarray:
+        """Return the column that tells clients of the last release and its noise."""
         total, noise_std = self._released[-1]
         return np.append(total.ravel(), noise_std)[:, None]
 
-    def _use(self, replies: list[Reply]) -> None:
-        # All sums are released, whether or not clients received the last of them.
-        if self._step == self.task.n_sums:
-            return
-        self._need_enough()
-        if self.task.noise == "node":
-            self._add(replies)
-        else:
-            self._release_sum(sum(map(self._words, replies)), len(replies))
-
-    def _words(self, reply: Reply) -> np.ndarray:
-        """Return a part as words, whose sum modulo 2**64 is that of the numbers."""
-        if self.task.masked is None:
-            return reply.values.astype(np.int64).astype(np.uint64)
-        return from_halves(reply.values)
-
-    def _release_sum(self, total: np.ndarray, n_parts: int) -> None:
+    def release_next(self, replies: list[Reply]) -> None:
         """Release a sum; if clients have added the noise, it is released already."""
-        mechanism = self.task.plan.mechanisms[self._step]
-        values = total.astype(np.int64).astype(np.float64) * self.task.unit(self._step)
+        task, step = self.task, self._step
+        mechanism = task.plan.mechanisms[step]
+        noise_std, parts = mechanism.noise_std, [reply.values for reply in replies]
+        if task.noise == "node":  # each on the grid of its client
+            plans = [self.parties[reply.client].plan for reply in replies]
+            units = [task.unit(step, plan) for plan in plans]
+            values = sum(part * unit for part, unit in zip(parts, units, strict=True))
+            square = sum(plan.mechanisms[step].noise_std ** 2 for plan in plans)
+            noise_std = math.sqrt(square)
+        elif task.masked is None:
+            values = sum(part.astype(np.int64) for part in parts) * task.unit(step)
+        else:
+            noise_std *= math.sqrt(len(task.masked) / task.n_shares)
+            values = sum(map(from_halves, parts)).astype(np.int64) * task.unit(step)
         # Clipped to the bound of all users' sum: a client that lies cannot exceed it.
         most = mechanism.magnitude
-        values = np.clip(values.reshape(mechanism.shape), -most, most)
-        noise_std = mechanism.noise_std
+        values = np.clip(np.reshape(values, mechanism.shape), -most, most)
         if self._release is not None:
             values = self._release(mechanism.name, values, overwrite=True)
-        else:
-            noise_std *= math.sqrt(n_parts / self.task.n_shares)
         self._released.append(Released(values, noise_std))
-
-    def _add(self, replies: Sequence[Reply]) -> None:
-        """Add up parts that have their own noise, each on the grid of its client."""
-        shape = self.task.plan.mechanisms[self._step].shape
-        values, variance = np.zeros(shape), 0.0
-        for reply in replies:
-            plan = self._plans[reply.client]
-            unit = self.task.unit(self._step, plan)
-            values += reply.values.reshape(shape) * unit
-            variance += plan.mechanisms[self._step].noise_std ** 2
-        most = self.task.plan.mechanisms[self._step].magnitude
-        values = np.clip(values, -most, most)
-        self._released.append(Released(values, math.sqrt(variance)))
-
-    def _check(self, name: str, answer: Reply) -> None:
-        values = answer.values
-        if self.task.masked is not None and self._step < self.task.n_sums:
-            if not are_halves(values):
-                raise MessageError(
-                    "its part of a sum does not consist of halves of words"
-                )
-        elif np.any(values != np.rint(values)) or np.any(np.abs(values) > LARGEST_PART):
-            raise MessageError(
-                "its part of a sum does not consist of whole numbers up to 2**52"
-            )
-        mu = self._plans[name].mu
-        if answer.n_samples or not math.isclose(answer.mu, mu, rel_tol=1e-9):
-            raise MessageError(
-                f"its budget is not the agreed one: mu={answer.mu:g} instead of {mu:g}"
-                ", or it has sent a number of rows"
-            )
 
     def result(self):
         """Return the fitted public model, without the users' own parameters.
@@ -232,6 +177,14 @@ class GroupRounds(Session):
         if len(self._released) < self.task.n_sums:
             raise MessageError("the task is not done: there is no result yet")
         return self.task.public_model(self.plan, self._released)
+
+
+def _plan_of_all(plans: dict[str, PrivacyPlan], seeded: bool) -> PrivacyPlan:
+    """Return what holds for the users of all clients."""
+    plans = {name: replace(plan, seeded=seeded) for name, plan in plans.items()}
+    first = next(iter(plans.values()))
+    alike = all(plan == first for plan in plans.values())
+    return first if alike else ParallelPlan.of(plans)
 
 
 class GroupClient(AnsweringClient):

@@ -22,7 +22,7 @@ from release_tools import record_releases
 from scipy.stats import chi, norm
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral._messages.messages import signed
+from skdpspectral._messages import signed
 from skdpspectral.decomposition import ComponentCovariance, SpikedModel, _kernels
 from skdpspectral.federation import (
     FederationError,

@@ -14,7 +14,7 @@ from flower_tools import (
 )
 
 from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
-from skdpspectral._messages.messages import DIGEST_BYTES, signed
+from skdpspectral._messages import DIGEST_BYTES, signed
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import (
@@ -25,9 +25,10 @@ from skdpspectral.federation import (
     Registration,
     Request,
     Rounds,
+    client_app,
+    hold_session,
 )
 from skdpspectral.federation._flower import ClientError
-from skdpspectral.federation.flower import client_app, hold_session
 from skdpspectral.linear_model import PrivateRounds
 
 pytest.importorskip("flwr", reason="Flower needs Python 3.11 or later")

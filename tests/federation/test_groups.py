@@ -369,7 +369,7 @@ def test_the_ledger_is_charged_before_rows_are_read():
     # What failed stays failed: no second charge, and no second look.
     with pytest.raises(MessageError, match="failed"):
         client.respond(first(task))
-    later = np.ones((task.shape(0)[0] + 1, 1))
+    later = np.ones((task.queries[0].shape[0] + 1, 1))
     with pytest.raises(MessageError, match="failed"):
         client.respond(Request(SESSION, task.digest, 1, later))
     assert len(ledger.ledger) == 1
@@ -420,7 +420,7 @@ def test_messages_of_others_are_refused():
     other = GroupTask(lrs(epsilon=3.0), 4)
     ledger = PrivacyAccountant(2.5)
     client = GroupClient("north", task, X, Y, users=USERS, accountant=ledger)
-    size = task.shape(0)[0]
+    size = task.queries[0].shape[0]
     wrong = {
         "another task": Request(SESSION, other.digest, 0),
         "not for step": Request(SESSION, task.digest, 1, np.ones((9, 1))),
@@ -472,7 +472,7 @@ def answer(task, values, **changed):
 
 def test_answers_that_no_node_could_send_are_rejected_by_name():
     task = GroupTask(lrs(), 4)
-    size = task.shape(0)[0]
+    size = task.queries[0].shape[0]
     zeros = np.zeros(size)
     wrong = {
         "whole numbers": [zeros + 0.5, zeros + 2.0**53],
@@ -503,7 +503,7 @@ def test_a_node_that_lies_stops_nobody():
         clients, rounds = lrs_clients(task), make_rounds(task)
         answers = ask_all(rounds, clients)
         most = 2.0**52 if task.masked is None else 2.0**32 - 1.0
-        answers["north"] = answer(task, np.full(task.shape(0), most))
+        answers["north"] = answer(task, np.full(task.queries[0].shape, most))
         rounds.collect(answers)
         assert rounds.clients == NAMES
         bound = task.plan.mechanisms[0].magnitude
@@ -642,7 +642,7 @@ def test_nodes_with_budgets_of_their_own():
     assert 0.1 * planned < np.std(part) < 10 * planned
     # Who has another budget than was agreed on is rejected by name.
     other = make_rounds(task, {**budgets, "west": (1.0, 1e-6)})
-    with pytest.warns(UserWarning, match="'west' was rejected: its budget is not"):
+    with pytest.warns(UserWarning, match="'west' was rejected: .*budget does not"):
         other.collect(ask_all(other, clients))
     for bad in ({"epsilon": 1.0}, {"delta": 1e-7}):
         with pytest.raises(ValueError, match="its own budget"):

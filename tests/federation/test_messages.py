@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from skdpspectral._messages.messages import signed
+from skdpspectral._messages import signed
 from skdpspectral.federation import MessageError, Reply, Request
 
 SESSION, TASK = bytes(range(16)), bytes(range(50, 66))

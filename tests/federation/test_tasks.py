@@ -125,7 +125,7 @@ BAD = [
     *[("not a valid task", text) for text in (b"\xff", "", "[]", "{}", "3", None)],
     ("not a valid task", "[" * 100_000),
     ("not the form of a task of this version", forged(version=9)),
-    ("not the form", forged(more=1)),
+    ("not a valid task", forged(more=1)),
     ("not the form", " " + TASKS["plain"].to_json()),
     ("n_features must be", forged(n_features=5.0)),
     ("not the form", forged("box", parameters={"bounds": [-20.0, 20.0]})),

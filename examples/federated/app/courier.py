@@ -6,8 +6,7 @@ socket that the node's own configuration names, and the answer back.
 
 from multiprocessing.connection import Client
 
-from skdpspectral.federation import MessageError
-from skdpspectral.federation.flower import client_app
+from skdpspectral.federation import MessageError, client_app
 
 
 class Site:

@@ -8,8 +8,13 @@ import numpy as np
 from agreed import read_task
 from flwr.serverapp import ServerApp
 
-from skdpspectral.federation import GroupRounds, Registration, Rounds, SpectralTask
-from skdpspectral.federation.flower import hold_session
+from skdpspectral.federation import (
+    GroupRounds,
+    Registration,
+    Rounds,
+    SpectralTask,
+    hold_session,
+)
 
 server = ServerApp()
 

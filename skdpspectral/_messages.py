@@ -1,12 +1,13 @@
-"""Tasks, requests and replies, with their forms, and a server's session with clients.
+"""Requests and replies, with their forms, and a server's session with clients.
 
-A message is one line of JSON, numbers in float64, and a digest of both. A task is JSON.
+A message is one line of JSON, numbers in float64, and a digest of both.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import uuid
 import warnings
 from collections import Counter
@@ -17,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..mechanisms import check_count
+from .mechanisms import PrivacyPlan, check_count
 
 # Raised whenever a message has other fields.
 VERSION = 4
@@ -29,7 +30,7 @@ _MAX_STEP, _MAX_ROWS = 2**32 - 1, 2**63 - 1
 # Largest length of a client's reason that is shown.
 _LONGEST_REASON = 200
 # What bytes of a stranger may raise where they are read.
-_UNREADABLE = (
+UNREADABLE = (
     *(AttributeError, LookupError, OverflowError, RecursionError),
     *(TypeError, ValueError),
 )
@@ -41,78 +42,6 @@ class MessageError(ValueError):
 
 class FederationError(RuntimeError):
     """Too few clients are left to continue."""
-
-
-class Task:
-    """What all parties agree on beforehand, as JSON; equal if their JSON is."""
-
-    _form: str
-    # Of subclasses: makes a task of its parameters by name, whatever they are.
-    _of_form: ClassVar[Callable[..., Any]]
-
-    def _agree(self, form: Mapping[str, Any]) -> None:
-        """Set the form of the task, and its digest."""
-        self._form = json.dumps(_canonical(form), sort_keys=True, allow_nan=False)
-        self.digest = hashlib.sha256(self._form.encode()).digest()[:DIGEST_BYTES]
-
-    def to_json(self) -> str:
-        """Return the task as JSON, to send to other parties.
-
-        Returns
-        -------
-        str
-            Parameters by name, the same for equal tasks.
-        """
-        return self._form
-
-    @classmethod
-    def from_json(cls, text: str):
-        """Read a task, and check every part.
-
-        Inspect the task before use, because it defines what a client releases.
-
-        Parameters
-        ----------
-        text : str
-            Result of :meth:`to_json`.
-
-        Returns
-        -------
-        SpectralTask or GroupTask
-            A task of this class.
-
-        Raises
-        ------
-        MessageError
-            If the text is not a task of this version.
-        """
-        try:
-            task = cls._of_form(json.loads(text))
-        except _UNREADABLE as error:
-            raise MessageError(f"this is not a valid task: {error}") from None
-        if task._form != text:
-            raise MessageError("this is not the form of a task of this version")
-        return task
-
-    def __reduce__(self):
-        return type(self).from_json, (self._form,)
-
-    def __eq__(self, other):
-        return self._form == other._form if isinstance(other, Task) else NotImplemented
-
-    def __hash__(self):
-        return hash(self._form)
-
-
-def _canonical(value: Any) -> Any:
-    """Return plain values with one form for each number."""
-    if isinstance(value, Mapping):
-        return {str(name): _canonical(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_canonical(part) for part in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53:
-        return int(value)
-    return value
 
 
 def _frozen(name: str, values, dimensions: tuple[int, ...]) -> np.ndarray:
@@ -151,6 +80,42 @@ def check_name(name) -> str:
     return name
 
 
+def cleaned(text: str) -> str:
+    """Return what a stranger has said, in at most 200 printable characters."""
+    return "".join(c if c.isprintable() else " " for c in text[:_LONGEST_REASON])
+
+
+def _of_bytes(size: int) -> Callable[[str, Any], bytes]:
+    def check(name: str, value) -> bytes:
+        if not isinstance(value, bytes) or len(value) != size:
+            raise MessageError(f"{name} must be {size} bytes")
+        return value
+
+    return check
+
+
+def _cost(name: str, value: Any) -> float:
+    if not isinstance(value, Real) or not float(value) > 0.0:
+        raise MessageError(f"{name} must be a positive number")
+    return float(value)
+
+
+# Checks of the fields of messages, each of which returns the value that is kept.
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "session": _of_bytes(SESSION_BYTES),
+    "task": _of_bytes(DIGEST_BYTES),
+    "step": lambda name, value: _whole(name, value, 0, _MAX_STEP),
+    "client": lambda name, value: check_name(value),
+    "n_samples": lambda name, value: _whole(name, value, 0, _MAX_ROWS),
+    "mu": _cost,
+    "numbers": lambda name, value: tuple(_frozen(name, value, (1,)).tolist()),
+    "basis": lambda name, value: _frozen(
+        name, value if np.size(value) else np.zeros((0, 0)), (2,)
+    ),
+    "values": lambda name, value: _frozen(name, value, (1, 2)),
+}
+
+
 def signed(body: bytes) -> bytes:
     """Return bytes with a digest against damage in transit; it is no signature."""
     return body + hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
@@ -167,11 +132,9 @@ class _Message:
     _array: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name, size in (("session", SESSION_BYTES), ("task", DIGEST_BYTES)):
-            value = getattr(self, name)
-            if not isinstance(value, bytes) or len(value) != size:
-                raise MessageError(f"{name} must be {size} bytes")
-        vars(self).update(step=_whole("step", self.step, 0, _MAX_STEP))
+        for field in fields(self):
+            name, value = field.name, getattr(self, field.name)
+            vars(self)[name] = _CHECKS[name](name, value)
 
     def check_place(self, session: bytes, task: bytes, step: int) -> None:
         """Refuse a message of another task, session or step."""
@@ -244,7 +207,7 @@ class _Message:
             found = cls(**header, **{cls._array: values})
         except MessageError:
             raise
-        except _UNREADABLE:
+        except UNREADABLE:
             raise MessageError(f"these bytes are not a valid {kind}") from None
         if found.to_bytes() != data:
             raise MessageError("these bytes are not the form of their message")
@@ -276,11 +239,6 @@ class Request(_Message):
     basis: np.ndarray = ()
 
     _array = "basis"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        basis = np.zeros((0, 0)) if np.size(self.basis) == 0 else self.basis
-        vars(self).update(basis=_frozen("basis", basis, (2,)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,33 +273,55 @@ class Reply(_Message):
 
     _array = "values"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_name(self.client)
-        rows = _whole("n_samples", self.n_samples, 0, _MAX_ROWS)
-        if not isinstance(self.mu, Real) or not self.mu > 0.0:
-            raise MessageError("mu must be a positive number")
-        numbers = tuple(_frozen("numbers", self.numbers, (1,)).tolist())
-        values = _frozen("values", self.values, (1, 2))
-        checked = {"n_samples": rows, "mu": float(self.mu), "numbers": numbers}
-        vars(self).update(checked, values=values)
+
+@dataclass
+class Party:
+    """Public facts about a client: its rows, its plan, and whether it pairs rows."""
+
+    n_samples: int
+    plan: PrivacyPlan
+    paired: bool = False
+
+
+class Query:
+    """A request for numbers and values of some shape, and what is done with them.
+
+    The server uses `ask`, `check` and `use`, and a client `read` and `value`.
+    """
+
+    shape: tuple[int, ...]
+    n_numbers = 0
+    basis_shape: tuple[int, int] = (0, 0)
+
+    # Of subclasses: what a client sends for its rows and what `read` has returned; a
+    # check of it, which raises MessageError for what no honest client sends; and the
+    # use of valid replies.
+    value: ClassVar[Callable[..., tuple[tuple, np.ndarray]]]
+    check: ClassVar[Callable[..., None]]
+    use: ClassVar[Callable[..., None]]
+
+    def ask(self, rounds: Any) -> Any:
+        """Return the basis of the request, as the server makes it."""
+        return ()
+
+    def read(self, basis: np.ndarray) -> Any:
+        """Return what the answer needs of a request, or raise."""
+        if basis.shape != self.basis_shape:
+            raise MessageError(f"a basis of shape {self.basis_shape} is expected")
+        return None
 
 
 class Session:
     """A server's requests to named clients, some of which may fail.
 
-    The task has a `digest`, `n_steps`, and ``shape(step)``, ``n_numbers(step)`` and
-    ``longest(step)`` of the replies to each request.
+    The task has a `digest`, `queries`, and the size of the ``longest(step)`` reply.
     """
 
     clients: tuple[str, ...]
     rejected: dict[str, str]
-
-    # Of subclasses: the content of the next request; a check, which raises MessageError
-    # for a reply that no honest client sends; and the use of valid replies.
-    _basis: ClassVar[Callable[..., Any]]
-    _check: ClassVar[Callable[..., None]]
-    _use: ClassVar[Callable[..., None]]
+    # What is public of each client, and how far its cost may be from that of its plan.
+    parties: dict[str, Party]
+    _claim = 1e-9
 
     def _open(self, clients: Iterable[str], task, min_clients, session) -> None:
         """Check clients and session, before the first request."""
@@ -365,7 +345,7 @@ class Session:
     @property
     def done(self) -> bool:
         """Whether all requests of the task were answered."""
-        return self._step == self.task.n_steps
+        return self._step == len(self.task.queries)
 
     def request(self) -> Request:
         """Return the request for `clients`.
@@ -386,7 +366,7 @@ class Session:
             raise MessageError("all requests of the task were sent")
         if self._request is None:
             place = self._session, self.task.digest, self._step
-            self._request = Request(*place, self._basis())
+            self._request = Request(*place, self.task.queries[self._step].ask(self))
         return self._request
 
     def collect(self, answers: Mapping[str, object]) -> None:
@@ -419,7 +399,10 @@ class Session:
                 replies.append(self._checked(name, answers.get(name)))
             except MessageError as error:
                 self._reject(name, str(error))
-        self._use(replies)
+        query = self.task.queries[self._step]
+        if query.shape != (0,):  # else nothing is made of what clients have sent
+            self._need_enough()
+        query.use(self, replies)
         self._step, self._request = self._step + 1, None
 
     def _reject(self, name: str, reason: str) -> None:
@@ -444,21 +427,29 @@ class Session:
             raise MessageError("it did not answer in time")
         if type(answer) is MessageError:
             # Such errors speak of messages and public numbers alone.
-            text = "".join(c if c.isprintable() else " " for c in str(answer))
-            raise MessageError(f"it refused the request: {text[:_LONGEST_REASON]}")
+            raise MessageError(f"it refused the request: {cleaned(str(answer))}")
         if isinstance(answer, BaseException):  # whose text may speak of data
             raise MessageError(f"it failed with {type(answer).__name__}")
         task, step = self.task, self._step
+        query, party = task.queries[step], self.parties[name]
         if not isinstance(answer, Reply):
             answer = Reply.from_bytes(answer, max_bytes=task.longest(step))
         answer.check_place(self._session, task.digest, step)
         if answer.client != name:
             raise MessageError("the reply has another client's name")
         found = answer.values.shape, len(answer.numbers)
-        if found != (task.shape(step), task.n_numbers(step)):
+        if found != (query.shape, query.n_numbers):
             raise MessageError(
                 f"the reply has values of shape {found[0]} and {found[1]} numbers, not "
-                f"{task.shape(step)} and {task.n_numbers(step)}"
+                f"{query.shape} and {query.n_numbers}"
             )
-        self._check(name, answer)
+        n, mu = party.n_samples, party.plan.mu
+        near = math.isclose(answer.mu, mu, rel_tol=self._claim)
+        if answer.n_samples != n or not near:
+            raise MessageError(
+                "its number of rows or its budget does not match the session: "
+                f"n_samples={answer.n_samples}, mu={answer.mu:g} instead of "
+                f"n_samples={n}, mu={mu:g}"
+            )
+        query.check(party, answer)
         return answer

@@ -1,1 +1,0 @@
-"""Messages between machines, without their content."""
