@@ -11,15 +11,19 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg import eigen
-from .._linalg.walks import RowWalk, Walked, Writing, row_squares, sums_of_layers
-from .._tables.clipping import Box, normalize_rows
-from .._tables.pairs import (
+from .._linalg.walks import (
     PairOrder,
     PairWalk,
     PoolWalk,
+    RowWalk,
+    Walked,
+    Writing,
     row_differences,
+    row_squares,
     sign_differences,
+    sums_of_layers,
 )
+from .._tables.clipping import Box, normalize_rows
 from ..accounting._gaussian import calibrate_alike
 from .statistic import HALF, mean_summation_error, pair_order
 

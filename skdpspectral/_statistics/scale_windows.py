@@ -20,8 +20,8 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from .. import sensitivity
 from .._linalg import features, walks
+from .._linalg.walks import PairOrder, PairWalk
 from .._tables.clipping import Box
-from .._tables.pairs import PairOrder, PairWalk
 from ..accounting import gaussian_mu
 from ..accounting._gaussian import calibrate_alike
 from .feature_scales import FeatureLaw, in_units, octaves_within_memory

@@ -12,11 +12,11 @@ from scipy import sparse
 
 from .. import sensitivity
 from .._linalg import walks
+from .._linalg.walks import PairOrder, PairWalk, row_differences
 from .._statistics.centered import PAIRED
 from .._statistics.moments import plan_second_moment
 from .._statistics.statistic import HALF, Combination, Statistic, Terms, pair_order
 from .._tables.clipping import clip_rows, make_box, normalize_rows
-from .._tables.pairs import PairOrder, PairWalk, row_differences
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Remark, shown
 from . import _kernels

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from .._linalg.walks import PairOrder
 from .._messages.answering import AnsweringClient
 from .._release.noise import Release
 from .._statistics.statistic import pair_order
 from .._tables.columns import in_declared_order
-from .._tables.pairs import PairOrder
 from .._tables.table import check_rows
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn

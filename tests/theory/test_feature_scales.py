@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import features
+from skdpspectral._linalg.walks import PairOrder, PairWalk
 from skdpspectral._statistics import feature_scales
 from skdpspectral._statistics.place_windows import PlaceWindows
 from skdpspectral._statistics.scale_windows import ScaleWindows
-from skdpspectral._tables.pairs import PairOrder, PairWalk
 from skdpspectral.sensitivity import (
     difference_counts_sensitivity,
     difference_windows_sensitivity,

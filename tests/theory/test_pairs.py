@@ -7,10 +7,10 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 
+from skdpspectral._linalg.walks import PairOrder, PairWalk, sign_differences
 from skdpspectral._statistics.moments import Moment, Origin, Rows
 from skdpspectral._statistics.statistic import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
-from skdpspectral._tables.pairs import PairOrder, PairWalk, sign_differences
 from skdpspectral.decomposition._bounded_moments import RowBounds, SecondMoment
 from skdpspectral.sensitivity import (
     mean_sensitivity,
