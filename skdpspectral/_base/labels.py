@@ -21,11 +21,7 @@ _KINDS: dict[str, Any] = {"number": (Number, np.bool_), "text": str, "bytes": by
 
 
 class PrivateClassifier(ClassifierMixin):
-    """Mixin of classifiers with public `classes`.
-
-    It precedes a private estimator that has a parameter `classes` and an ``_outputs``
-    method, which returns one column for two classes, or else one per class.
-    """
+    """Mixin of classifiers with public `classes`, before a class with ``_outputs``."""
 
     _class_constraints: ClassVar[dict] = {"classes": ["array-like", None]}
 

@@ -164,7 +164,7 @@ _THREADED_ORDER = 300
 
 
 def quietly(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Wrap a function so that its arithmetic never warns, which would tell of values."""
+    """Wrap a function so that its arithmetic tells no values by a warning."""
 
     @functools.wraps(function)
     def quiet(*args, **kwargs):
