@@ -155,7 +155,9 @@ class ScaleWindows(FeatureStatistic):
             first_octave=first,
             n_octaves=end - first,
         )
-        counts = walks.reduce_rows(rows, PairWalk(self.order, self.row_map), kernel)
+        counts = walks.reduce_rows(
+            rows, walks.PairWalk(self.order, self.row_map), kernel
+        )
         return np.column_stack([_windows(counts), counts.sum(axis=1)])
 
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureLaw:
