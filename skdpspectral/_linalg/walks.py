@@ -1,4 +1,4 @@
-"""Sums over the blocks of a table, wherever its rows are; threads of such work.
+"""Sums over the blocks of a table, of rows or of pairs of rows; threads of such work.
 
 A *walk* yields the blocks of a table; a *kernel* returns sums over them. Both are
 public and can be pickled: rows on a cluster are reduced there, part by part, and only
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -30,9 +32,7 @@ BLOCKS_TOGETHER = 2048
 # Numbers per block of wide rows: memory stays far below that of the data.
 _BLOCK_NUMBERS = 1 << 23
 Block = Any
-
-# An array, or a tuple of arrays, of sums over all blocks.
-Sums = Any
+Sums = Any  # an array, or a tuple of arrays, of sums over all blocks
 Kernel = Callable[[Iterable[Block]], Sums]
 
 
@@ -47,18 +47,6 @@ def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[slice]:
     return [slice(start, min(start + block_rows, n_rows)) for start in starts]
 
 
-def scrambled_keys(numbers: np.ndarray) -> np.ndarray:
-    """Map uint64 numbers to pseudorandom ones, bijectively and portably."""
-    # The finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection: no ties.
-    keys = numbers * np.uint64(0x9E3779B97F4A7C15)
-    keys ^= keys >> np.uint64(30)
-    keys *= np.uint64(0xBF58476D1CE4E5B9)
-    keys ^= keys >> np.uint64(27)
-    keys *= np.uint64(0x94D049BB133111EB)
-    keys ^= keys >> np.uint64(31)
-    return keys
-
-
 class Walk(Protocol):
     """The blocks of a table, in the order in which a kernel receives them."""
 
@@ -69,10 +57,8 @@ class Walk(Protocol):
 def reduce_rows(X: Any, walk: Walk, kernel: Kernel) -> Sums:
     """Return the sums of a kernel over the blocks of a table.
 
-    Sums over groups of blocks are added up, so that kernels must not divide by the
-    number of blocks. For local rows, the same walk gives the same bits. Rows on a
-    cluster have a method `reduce`, which requires a walk of this package; their sums
-    are added in another order, within the bound of :ref:`lemma-summation`.
+    For local rows, the same walk gives the same bits. Sums of parts on a cluster are
+    added in another order, within the bound of :ref:`lemma-summation`.
     """
     if hasattr(X, "reduce"):
         return X.reduce(walk, kernel)
@@ -112,11 +98,7 @@ def add_sums(parts: Iterable[Sums]) -> Sums:
 
 @dataclass(frozen=True)
 class Writing:
-    """A map of rows that reuses memory for its results.
-
-    ``row_map(block, out=out)`` writes to a float64 array of the block's shape, which
-    may be the block; with ``out=None``, as for sparse rows, it allocates.
-    """
+    """A map of rows, ``row_map(block, out=out)``, that reuses memory for results."""
 
     row_map: Callable
 
@@ -182,11 +164,7 @@ _THREADED_ORDER = 300
 
 
 def quietly(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Wrap a function so that its floating-point arithmetic neither warns nor raises.
-
-    A warning would reveal something about values. Threads of joblib start with numpy's
-    defaults, so that errors are ignored in each call.
-    """
+    """Wrap a function so that its arithmetic tells no values by a warning."""
 
     @functools.wraps(function)
     def quiet(*args, **kwargs):
@@ -227,13 +205,9 @@ _limits: list = []
 def blas_threads(order: int) -> Iterator[None]:
     """Use one BLAS thread for small matrices, and all threads for large ones.
 
-    Threads of small products spin while waiting, which multiplies CPU time on a busy
-    machine. A fit enters the context with `order` 0, and parts with large matrices
-    enter it again; `order` is the public length of the shorter side.
-
-    The limit applies to the process, because bits depend on the number of threads: it
-    holds while any thread is in a small part and none in a large one. A limit that
-    another thread has set by threadpoolctl may apply instead.
+    A fit enters the context with `order` 0, and parts with large matrices enter it
+    again; `order` is the public length of the shorter side. The limit applies to the
+    process: it holds while any thread is in a small part and none in a large one.
     """
     part = [threading.get_ident(), order >= _THREADED_ORDER]
     # All of it: an interrupt may come while the pools are being limited.
@@ -294,38 +268,21 @@ if hasattr(os, "register_at_fork"):
 _TOGETHER = 512
 
 
-class OuterProductSum:
-    """Sum of outer products of rows, in Fortran order; only its lower triangle counts.
-
-    Each block is summed on its own and then added to `total`, so that the rounding
-    error grows with rows per block plus number of blocks.
-    """
-
-    def __init__(self, n_features: int):
-        self.total = np.zeros((n_features, n_features), order="F")
-        self.n_rows = 0
-
-    def update(self, rows: np.ndarray) -> OuterProductSum:
-        """Add rows of shape (b, n_features), float64, or sparse."""
-        if sparse.issparse(rows):
-            self.total += (rows.T @ rows).toarray()
-        else:
-            # A symmetric rank-k update, like scipy's but with other threads let run.
-            rows = np.ascontiguousarray(rows)
-            block = (rows.T @ rows).T
-            if self.n_rows:
-                self.total += block
-            else:
-                self.total = block
-        self.n_rows += rows.shape[0]
-        return self
-
-
-RowMap = Callable[[np.ndarray], np.ndarray]
+def outer_products(rows) -> np.ndarray:
+    """Return the sum of outer products of rows, of which the lower triangle counts."""
+    if sparse.issparse(rows):
+        return (rows.T @ rows).toarray()
+    # A symmetric rank-k update, like scipy's but with other threads let run.
+    rows = np.ascontiguousarray(rows)
+    return (rows.T @ rows).T
 
 
 def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
-    """Return the sum of outer products of dense or sparse rows; lower triangle."""
+    """Return the sum of outer products of rows, in Fortran order; lower triangle.
+
+    Blocks are summed on their own before: the rounding error grows with the rows of one
+    plus the number of blocks.
+    """
     return sums_of_layers(((block,) for block in blocks), n_features, 1)[0]
 
 
@@ -336,23 +293,27 @@ def sums_of_layers(
 
     Short parts of several blocks are summed as one, of no more rows than a block has.
     """
-    layers = [OuterProductSum(n_features) for _ in range(n_layers)]
+    shape = (n_features, n_features)
+    layers = [np.zeros(shape, order="F") for _ in range(n_layers)]
     waiting: list[list[np.ndarray]] = [[] for _ in layers]
     with blas_threads(n_features):
         for parts in blocks:
             most = min(parts[0].shape[0], _TOGETHER)
             for layer, part, others in zip(layers, parts, waiting, strict=True):
                 if others and sum(map(len, others)) + part.shape[0] > most:
-                    layer.update(np.concatenate(others))
+                    layer += outer_products(np.concatenate(others))
                     others.clear()
                 if sparse.issparse(part) or 0 < most <= len(part):
-                    layer.update(part)
+                    layer += outer_products(part)
                 elif len(part):
                     others.append(part.copy())  # the next block takes its memory
         for layer, others in zip(layers, waiting, strict=True):
             if others:
-                layer.update(np.concatenate(others))
-    return tuple(layer.total for layer in layers)
+                layer += outer_products(np.concatenate(others))
+    return tuple(layers)
+
+
+RowMap = Callable[[np.ndarray], np.ndarray]
 
 
 def blocked_second_moment(
@@ -370,3 +331,271 @@ def row_squares(rows) -> np.ndarray:
     if sparse.issparse(rows):
         return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
     return np.vecdot(rows, rows)
+
+
+# -- pairs of rows ---------------------------------------------------------------------
+
+
+def row_differences(first, second, *, out=None):
+    """Return differences of rows in float64, up to a public factor.
+
+    A difference that overflows is computed from halves: its direction is correct, and
+    its length up to a factor of two. NaN affects its own feature only. Each result
+    depends on its two rows alone. Tables have shape (b, p); the result of CSR matrices
+    is sparse, dense results are written to `out`.
+    """
+    if sparse.issparse(first):
+        return _sparse_differences(first, second)
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = np.subtract(first, second, out=out, dtype=np.float64)
+        # One sum tells whether there is anything to look for.
+        if np.isfinite(out.sum()):
+            return out
+        large = np.isinf(out).any(axis=1)
+        halves = [0.5 * np.asarray(rows[large], np.float64) for rows in (first, second)]
+        out[large] = halves[0] - halves[1]
+    return out
+
+
+def _sparse_differences(first, second):
+    first, second = (
+        sparse.csr_array(rows, dtype=np.float64) for rows in (first, second)
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = sparse.csr_array(first - second)
+        if np.isfinite(found.data).all():
+            return found
+        lengths = np.diff(found.indptr)
+        owner = np.repeat(np.arange(found.shape[0]), lengths)
+        factors = np.ones(found.shape[0])
+        factors[owner[~np.isfinite(found.data)]] = 0.5
+        # Powers of two: what is not halved keeps its bits.
+        halve = sparse.dia_array((factors[None], [0]), shape=(len(factors),) * 2)
+        return sparse.csr_array(halve @ first - halve @ second)
+
+
+def sign_differences(first, second, *, out=None):
+    """Return the signs of :func:`row_differences`, feature by feature: 1, 0 or -1."""
+    if sparse.issparse(first):
+        first, second = sparse.csr_array(first), sparse.csr_array(second)
+        signs = sparse.csr_array(first > second, dtype=np.float64)
+        return sparse.csr_array(signs - sparse.csr_array(first < second, dtype=float))
+    with np.errstate(invalid="ignore"):
+        above, below = np.greater(first, second), np.less(first, second)
+    return np.subtract(above, below, out=out, dtype=np.float64)
+
+
+# Rows of a pool, and numbers in it: some megabytes.
+_POOL_ROWS, _POOL_NUMBERS = 1 << 14, 1 << 22
+
+# Slices of a pool: of its pairs, about one in so many is from a single slice.
+_POOL_SLICES = 16
+
+# Rows of a pool, at least, for each pair that a row is the first of.
+_ROWS_A_SHIFT = 4
+
+
+@dataclass(frozen=True)
+class PairOrder:
+    """The pairs of rows of a table, determined by its shape, in blocks and pools.
+
+    Every row is in `2 * n_shifts` pairs, `n_shifts` times as the first and as often as
+    the second one; there are more rows than that, or two. The order is pseudorandom,
+    and the same for every form of a table, on every machine. Rows are read once, in
+    slices from all over the table that are mixed in memory, a *pool* at a time, so that
+    rows of a sorted table are paired with distant ones.
+    """
+
+    n_samples: int
+    n_features: int
+    n_shifts: int
+
+    def __post_init__(self) -> None:
+        # Of two rows there is one pair, which then counts twice; a row alone is its own
+        # partner, and their difference zero.
+        if not 1 <= self.n_shifts <= max(1, (self.n_samples - 1) // 2):
+            raise ValueError(
+                f"n_samples={self.n_samples} is too few for {self.n_shifts} pairs per "
+                "row"
+            )
+
+    @property
+    def block_rows(self) -> int:
+        return min(rows_per_block(self.n_features), self.n_samples)
+
+    @property
+    def n_pairs(self) -> int:
+        return self.n_samples * self.n_shifts
+
+    @property
+    def n_pools(self) -> int:
+        return self._slices[2]
+
+    @property
+    def _slices(self) -> tuple[int, int, int]:
+        """Rows of a slice, and the numbers of slices and pools."""
+        # Rows of a pool, about: not many where rows are wide.
+        most = min(_POOL_ROWS, _POOL_NUMBERS // self.n_features)
+        pool_rows = max(most, _ROWS_A_SHIFT * self.n_shifts)
+        size = 1
+        if self.n_samples > pool_rows:
+            size = max(1, pool_rows // _POOL_SLICES)
+        n_slices = -(-self.n_samples // size)
+        return size, n_slices, max(1, n_slices // (pool_rows // size))
+
+    @property
+    def n_blocks(self) -> int:
+        whole, larger, last = self._pools_of_a_size()
+        size, block = self._slices[0], self.block_rows
+        blocks = larger * math.ceil((whole + 1) * size / block)
+        blocks += (self.n_pools - larger - 1) * math.ceil(whole * size / block)
+        return self.n_shifts * (blocks + math.ceil(last / block))
+
+    def _pools_of_a_size(self) -> tuple[int, int, int]:
+        """Return slices per pool, the number of larger pools, and rows of the last."""
+        size, n_slices, n_pools = self._slices
+        whole, larger = divmod(n_slices, n_pools)
+        # The slice that may be shorter than others is in the last pool.
+        before = (n_pools - 1) * whole + min(larger, n_pools - 1)
+        return whole, larger, self.n_samples - before * size
+
+    def _starts_of_pools(self) -> Iterator[np.ndarray]:
+        """Yield, per pool, where the slices begin that are read together, in order."""
+        size, n_slices, n_pools = self._slices
+        order = np.append(scrambled(n_slices - 1), n_slices - 1)
+        for numbers in np.array_split(order, n_pools):
+            yield np.sort(numbers) * size
+
+    def reads_of_pools(self, n_pools: int | None = None) -> Iterator[list[slice]]:
+        """Yield the slices to read for each of the first pools, without reading."""
+        for starts in itertools.islice(self._starts_of_pools(), n_pools):
+            yield list(self._reads(starts))
+
+    def _reads(self, starts: np.ndarray) -> Iterator[slice]:
+        """Yield slices to read, each of at most one block of consecutive rows."""
+        size = self._slices[0]
+        breaks = np.flatnonzero(np.diff(starts) != size) + 1
+        for run in np.split(starts, breaks):
+            last = min(int(run[-1]) + size, self.n_samples)
+            for start in range(int(run[0]), last, self.block_rows):
+                yield slice(start, min(start + self.block_rows, last))
+
+    def rows_of(self, n_pools: int) -> int:
+        """Number of rows of the first pools."""
+        whole, larger, _ = self._pools_of_a_size()
+        if n_pools == self.n_pools:
+            return self.n_samples
+        return (n_pools * whole + min(larger, n_pools)) * self._slices[0]
+
+    def pools_with(self, n_rows: int) -> int:
+        """Return the number of pools with about `n_rows` rows, at most all pools."""
+        return min(self.n_pools, -(-n_rows * self.n_pools // self.n_samples))
+
+    def pools(self, X) -> Iterator:
+        """Yield pools of rows, and the order in which the rows of each are paired."""
+        for starts in self._starts_of_pools():
+            places = (starts[:, None] + np.arange(self._slices[0])).ravel()
+            places = places[places < self.n_samples]
+            mixed = scrambled(len(places))
+            if not hasattr(X, "sample"):
+                yield X, places[mixed]
+                continue
+            # Each slice is read into memory before the next one.
+            pool, filled = np.empty((len(places), self.n_features), X.common_dtype), 0
+            for part in self._reads(starts):
+                first, filled = filled, filled + part.stop - part.start
+                pool[first:filled] = X[part]
+            yield pool, mixed
+
+    def first_pools(self, X, n_pools: int | None) -> Iterable:
+        """Return the first pools of :meth:`pools`; None for all."""
+        if n_pools is None or not hasattr(X, "sample"):
+            return itertools.islice(self.pools(X), n_pools)
+        key, n_rows = (self, n_pools), self.rows_of(n_pools)
+        return X.sample(key, n_rows, lambda: itertools.islice(self.pools(X), n_pools))
+
+
+@functools.lru_cache(maxsize=8)
+def scrambled(size: int) -> np.ndarray:
+    """Return 0, ..., size - 1 in a pseudorandom order that is the same everywhere."""
+    # The finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection: no ties.
+    keys = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    keys ^= keys >> np.uint64(30)
+    keys *= np.uint64(0xBF58476D1CE4E5B9)
+    keys ^= keys >> np.uint64(27)
+    keys *= np.uint64(0x94D049BB133111EB)
+    keys ^= keys >> np.uint64(31)
+    order = np.argsort(keys)
+    order.flags.writeable = False
+    return order
+
+
+def _taken(rows, places, memory):
+    """Return rows at places, in the given memory if they fit it."""
+    if memory is None:
+        return rows[places]
+    # All places are in range: "clip" only spares a copy.
+    return np.take(rows, places, axis=0, out=memory[: len(places)], mode="clip")
+
+
+def _blocks_of_a_pool(rows, places, order: PairOrder, again: bool) -> Iterator:
+    # Pairs need them mixed; rows one by one are read sooner as they lie.
+    places, memory = np.sort(places), None
+    if again and isinstance(rows, np.ndarray) and rows.flags.c_contiguous:
+        memory = np.empty((order.block_rows, rows.shape[1]), rows.dtype)
+    for start in range(0, len(places), order.block_rows):
+        yield _taken(rows, places[start : start + order.block_rows], memory)
+
+
+def _pairs_of_a_pool(rows, places, order: PairOrder, row_map, difference) -> Iterator:
+    memory = differences = None
+    if not sparse.issparse(rows):
+        shape = order.block_rows + order.n_shifts, order.n_features
+        memory, differences = np.empty(shape, rows.dtype), np.empty(shape)
+    for start in range(0, len(places), order.block_rows):
+        count = min(order.block_rows, len(places) - start)
+        taken = np.arange(start, start + count + order.n_shifts) % len(places)
+        block = _taken(rows, places[taken], memory)
+        block = block if row_map is None else row_map(block)
+        out = None if differences is None else differences[:count]
+        for shift in range(1, order.n_shifts + 1):
+            yield difference(block[:count], block[shift : shift + count], out=out)
+
+
+@dataclass(frozen=True)
+class PoolWalk:
+    """Blocks of the rows of the first `n_pools` pools, None for all."""
+
+    order: PairOrder
+    n_pools: int | None = None
+    then: Callable | None = None
+
+    def blocks(self, X) -> Iterator:
+        """Yield the blocks of a table."""
+        for rows, places in self.order.first_pools(X, self.n_pools):
+            yield from self.blocks_of_a_pool(rows, places)
+
+    def blocks_of_a_pool(self, rows, places) -> Iterator:
+        """Yield the blocks of one pool, whose rows are at `places` of a table."""
+        again = isinstance(self.then, Writing)
+        blocks = _blocks_of_a_pool(rows, places, self.order, again)
+        return mapped_blocks(self.then, blocks, owned=True)
+
+
+@dataclass(frozen=True)
+class PairWalk:
+    """Blocks of differences of paired rows, of shape (b, n_features), in float64."""
+
+    order: PairOrder
+    row_map: Callable | None = None
+    n_pools: int | None = None
+    then: Callable | None = None
+    difference: Callable = row_differences
+
+    blocks = PoolWalk.blocks
+
+    def blocks_of_a_pool(self, rows, places) -> Iterator:
+        """Yield the blocks of one pool, whose rows are at `places` of a table."""
+        pairs = rows, places, self.order, self.row_map, self.difference
+        for block in _pairs_of_a_pool(*pairs):
+            yield block if self.then is None else self.then(block)

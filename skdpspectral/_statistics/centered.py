@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import sensitivity
+from .._linalg.walks import PairOrder
 from .._tables.clipping import clip_rows
-from .._tables.pairs import PairOrder
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Alternatives, Concern, PrivacyPlan, Remark
 from .moments import (

@@ -17,8 +17,8 @@ from scipy.special import ndtri
 
 from .. import sensitivity
 from .._linalg import features, walks
+from .._linalg.walks import PairOrder, PairWalk, PoolWalk
 from .._tables.clipping import Box
-from .._tables.pairs import PairOrder, PairWalk, PoolWalk
 from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Exact, Gaussian, PrivacyPlan

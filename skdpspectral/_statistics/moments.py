@@ -12,20 +12,18 @@ import numpy as np
 from .. import sensitivity
 from .._linalg import eigen
 from .._linalg.walks import (
-    RowWalk,
-    Walked,
-    Writing,
-    row_squares,
-    sum_of_outer_products,
-)
-from .._tables.clipping import Box, clip_rows, normalize_rows
-from .._tables.pairs import (
     PairOrder,
     PairWalk,
     PoolWalk,
+    RowWalk,
+    Walked,
+    Writing,
     row_differences,
+    row_squares,
     sign_differences,
+    sum_of_outer_products,
 )
+from .._tables.clipping import Box, clip_rows, normalize_rows
 from ..accounting import split_mu
 from ..accounting._gaussian import calibrate_alike
 from .statistic import HALF, mean_summation_error, pair_order

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg import walks
-from .._tables.pairs import PairOrder
+from .._linalg.walks import PairOrder
 from ..accounting import gaussian_mu, split_mu
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Alternatives, Mechanism, PrivacyPlan

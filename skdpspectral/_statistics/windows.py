@@ -22,7 +22,6 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from .. import sensitivity
 from .._linalg import features, walks
 from .._tables.clipping import Box
-from .._tables.pairs import PairWalk
 from ..accounting._gaussian import calibrate_alike
 from .feature_scales import (
     FeatureLaw,
@@ -148,7 +147,9 @@ class ScaleWindows(FeatureStatistic):
             first_octave=first,
             n_octaves=end - first,
         )
-        counts = walks.reduce_rows(rows, PairWalk(self.order, self.row_map), kernel)
+        counts = walks.reduce_rows(
+            rows, walks.PairWalk(self.order, self.row_map), kernel
+        )
         return np.column_stack([_windows(counts), counts.sum(axis=1)])
 
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureLaw:

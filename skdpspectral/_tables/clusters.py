@@ -20,10 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from .._linalg.walks import Kernel, add_sums, quietly, sum_blocks
+from .._linalg.walks import (
+    Kernel,
+    PairOrder,
+    PairWalk,
+    PoolWalk,
+    add_sums,
+    quietly,
+    scrambled,
+    sum_blocks,
+)
 from .columns import as_array, column_at, is_on_cluster
 from .files import SlicedRows, common_type, map_table
-from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
 
 # Sums that one task adds up.
 _TOGETHER = 8

@@ -12,11 +12,10 @@ from sliced_rows import SlicedTable
 
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral._linalg import eigen
-from skdpspectral._linalg.walks import BLOCKS_TOGETHER
+from skdpspectral._linalg.walks import BLOCKS_TOGETHER, PairOrder, PairWalk
 from skdpspectral._statistics.centered import N_OCTAVES, typical_lengths
 from skdpspectral._statistics.moments import Rows
 from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_order
-from skdpspectral._tables.pairs import PairOrder, PairWalk
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance

@@ -18,7 +18,7 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._tables.pairs import PairOrder, PairWalk
+from skdpspectral._linalg.walks import PairOrder, PairWalk
 from skdpspectral.preprocessing._columns import text_of
 
 N = 4000

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import features
+from skdpspectral._linalg.walks import PairOrder, PairWalk
 from skdpspectral._statistics import feature_scales, windows
 from skdpspectral._statistics.windows import PlaceWindows, ScaleWindows
-from skdpspectral._tables.pairs import PairOrder, PairWalk
 from skdpspectral.sensitivity import (
     difference_counts_sensitivity,
     difference_windows_sensitivity,

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 
+from skdpspectral._linalg.walks import PairOrder, PairWalk, sign_differences
 from skdpspectral._statistics.moments import (
     Moment,
     Origin,
@@ -15,7 +16,6 @@ from skdpspectral._statistics.moments import (
     release_moment,
 )
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
-from skdpspectral._tables.pairs import PairOrder, PairWalk, sign_differences
 from skdpspectral.sensitivity import (
     mean_sensitivity,
     pair_mean_sensitivity,
