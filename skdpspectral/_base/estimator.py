@@ -35,12 +35,12 @@ from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..accounting._ledger.context import (
-    StepShare,
     accountant_to_send,
     ambient_accountant,
     block_at_hand,
     says_what_stays_charged,
 )
+from ..accounting._ledger.planned_fits import StepShare
 from ..mechanisms import Concern, PrivacyPlan, Remark, Unit, check_count, check_real
 from ..mechanisms._plan import has_budget
 from .documented import documented

@@ -30,11 +30,12 @@ from ..accounting import (
     split_mu,
 )
 from ..accounting._composition import sampled_gaussian
-from ..accounting._ledger.context import SHARES_OF_STEPS, StepShare
 from ..accounting._ledger.planned_fits import (
+    SHARES_OF_STEPS,
     Composition,
     Rows,
     Step,
+    StepShare,
     branches,
     composition_of,
     has_private,
