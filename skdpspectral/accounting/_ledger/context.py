@@ -1,11 +1,10 @@
 """Accountants of ``with`` blocks, and which of them a fit is charged to.
 
-A block belongs to the context (:mod:`contextvars`) that opened it: to its thread or
-task, and to what is started with a copy of that context. Estimators note the block in
-which they are made, cloned or pickled, which is how threads and worker processes find
-it. A fit that has neither is refused beside an open block of another thread: it may
-belong to it, or be of other data. Threads that joblib starts take the only open ledger,
-since scikit-learn makes and clones estimators in them.
+A block belongs to the context (:mod:`contextvars`) that opened it, and its copies.
+Estimators note the block in which they are made, cloned or pickled, which is how
+threads and processes find it. A fit that has neither is refused beside an open block of
+another thread: it may belong to it, or not. Threads that joblib starts take the only
+open ledger, since scikit-learn makes and clones estimators in them.
 """
 
 from __future__ import annotations
