@@ -209,11 +209,6 @@ def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
     return math.sqrt(2.0) if factor == 2.0 else factor
 
 
-# What contributions to an R2 are weighted by, beside the squared error in [0, 1]: the
-# target in [-1, 1] and its square.
-TARGET_WEIGHT = 0.5
-
-
 def score_sensitivity(diameter: float, n_terms: int, n_times: int = 1) -> float:
     """Sensitivity :math:`m D / N` of a mean of N contributions under replace-one.
 
@@ -240,19 +235,9 @@ def counted_score_sensitivity(half_range: float, count_weight: float) -> float:
 def confusion_diameter() -> float:
     r"""Largest distance :math:`\sqrt2` of contributions of one unit vector or 0 each.
 
-    Of counts of right and wrong predictions, class by class, and of two parts of a
-    whole of at most 1.
+    Also of two parts of a whole of at most 1.
     """
     return math.sqrt(2.0)
-
-
-def regression_diameter() -> float:
-    r"""Largest distance :math:`\sqrt2` of contributions (e, v / 2, v^2 / 2) to an R2.
-
-    For e in [0, 1] and v in [-1, 1].
-    """
-    targets = 2.0 * TARGET_WEIGHT
-    return math.hypot(1.0, targets)
 
 
 # Below this weight of the second moment, releasing it costs nothing beside the
@@ -315,18 +300,6 @@ def free_moment_weight(n_features: int) -> float:
     The largest :math:`\nu` with :math:`r_d(\nu) = 4`, as in :func:`joint_moment_ratio`.
     """
     return FREE_WEIGHT_1D if n_features == 1 else FREE_WEIGHT
-
-
-def free_trace_weight(n_features: int) -> float:
-    r"""Largest free weight of the trace, where the rest has the weight 1/2.
-
-    The supremum of :math:`\|x - y\|^2 + \frac12 \|\Delta_0\|_F^2 + \nu_0 t^2` over
-    the unit ball is 4, with :math:`\Delta = xx' - yy'`, its component :math:`t` along
-    :math:`I / \sqrt d` and the rest :math:`\Delta_0`. Returned is
-    :math:`\nu_0 = d \nu_1 - (d - 1) / 2`, with :math:`\nu_1` the free weight in one
-    dimension.
-    """
-    return n_features * FREE_WEIGHT_1D - 0.5 * (n_features - 1)
 
 
 def separate_moments_ratio(nu: float) -> float:

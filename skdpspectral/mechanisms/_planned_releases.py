@@ -49,15 +49,11 @@ class Assumption(Word):
 
     NONE = "none"
     SPIKED_GAUSSIAN = "spiked-gaussian"
-    SUMMED_PARTS = "summed-parts"  # several parties each add a share of the noise
 
     @property
     def condition(self) -> str:
         """When a guarantee holds, to follow on "only"."""
-        return {
-            Assumption.SUMMED_PARTS: "against parties that see only sums and none of "
-            f"their parts ({self})",
-        }.get(self, f"for data that satisfy the {self} assumption")
+        return f"for data that satisfy the {self} assumption"
 
 
 def shown(value: object) -> str:

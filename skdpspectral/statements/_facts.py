@@ -138,7 +138,7 @@ def fit_facts(plan: PrivacyPlan, n_units: int | None = None, **more: Any) -> Fac
 def _parties(plan: PrivacyPlan) -> Iterator[str]:
     """Yield who adds the noise of sums over groups of users, and where clients are."""
     shares = [m.n_shares for m in plan.releases() if isinstance(m, SharedGaussian)]
-    if max(shares, default=1) > 1 or plan.assumption is Assumption.SUMMED_PARTS:
+    if max(shares, default=1) > 1:
         yield "parts"
     if NODE_NOISE in plan.remarks or (shares and min(shares) == 1):
         yield "node"

@@ -284,8 +284,7 @@ GROUP_TASKS = {
     "server": group_task("server"),
     "node": group_task("node"),
     "masked": group_task("distributed", n_shares=2, masked=["a", "b"]),
-    "summed": group_task("distributed", n_shares=2, trusted_sum=True),
-    "alone": group_task("distributed", n_shares=1),
+    "alone": group_task("distributed", n_shares=1, masked=["a", "b"]),
 }
 
 

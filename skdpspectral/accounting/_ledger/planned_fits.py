@@ -164,7 +164,7 @@ class Step:
 
     path: str
     estimator: Any
-    rows: Rows | None = None
+    rows: Any = None
     behind: tuple[tuple[str, Any], ...] = ()
     within: str | None = None
 
@@ -175,7 +175,6 @@ class Step:
 
     def plan(self) -> PrivacyPlan:
         """Return the plan of a private estimator, from the form of its rows."""
-        assert self.rows is not None
         rows = self.rows
         if rows.made_by and reads_clients(self.estimator):
             raise ValueError(
