@@ -437,10 +437,6 @@ def _search_fits(search: Any, X: Any) -> Iterator[PlannedFit | Refit]:
 
 # -- shares of a pipeline's charge -----------------------------------------------
 
-# The beginning of the remark of a pipeline's charge. Statements know it by this.
-SHARES_OF_STEPS = "Its steps have these shares of the cost (mu**2): "
-
-
 # Largest relative excess of a cost over what was charged, by rounding.
 _ROUNDING = 2.0**-41
 
@@ -452,10 +448,9 @@ class FormChecked(BaseException):
 class StepShare:
     """One step's part of the charge of a pipeline, for one fit of the step.
 
-    The step plans with `epsilon`, which is infinite without privacy, and `delta`, or
-    with a `noise_multiplier` on Poisson samples. Its part of what was `charged` is a
-    plan of its own, for `n_samples` rows where their number is public, or for those
-    of `users`. Copies and clones of a step share it: only one of them can be fitted.
+    The step plans with `epsilon`, infinite without privacy, and `delta`, or with a
+    `noise_multiplier`. `charged` is the plan of its part. `n_samples` is None where the
+    number of rows is secret. Copies of a step share it: one of them can be fitted.
     """
 
     def __init__(
@@ -543,11 +538,10 @@ class StepShare:
             if of_steps != replace(most, name=""):
                 yield "it has other samples or steps"
 
-    def __copy__(self) -> StepShare:
+    def __copy__(self, memo: Any = None) -> StepShare:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> StepShare:
-        return self
+    __deepcopy__ = __copy__
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a share of a pipeline's budget cannot be pickled")
