@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
-from skdpspectral._tables.ids import encode_ids
+from skdpspectral._tables.columns import encode_ids
 from skdpspectral.linear_model import UserIntercept
 from skdpspectral.model_selection import PrivateSplit
 

@@ -267,7 +267,7 @@ X : array-like or dataframe of shape (n_samples, n_columns)
     Rows of all clients in any order, all finite, including the column of
     clients if `client_feature` names one; never modified.
 [X_by_block]
-Finite rows, never modified. Memory maps, open parquet files of pyarrow, and
+Finite rows, never modified. Memory maps, parquet datasets of pyarrow, and
 arrays of other libraries with ``shape``, a numeric ``dtype`` and slices of
 rows, such as those of h5py and zarr, are read block by block. Dask collections
 are reduced on their cluster (:ref:`clusters`).

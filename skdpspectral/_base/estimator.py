@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.walks import blas_threads
 from .._release.noise import Coins, NoiseSeed, Release
-from .._tables.ids import UserDraw, UserRows
+from .._tables.columns import UserDraw, UserRows
 from .._tables.table import rows_at, table_shape, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn

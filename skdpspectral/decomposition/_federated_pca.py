@@ -25,7 +25,7 @@ from .._base.sklearn_compat import (
 from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._release.noise import Coins
-from .._tables.ids import UserDraw, UserRows, encode_ids
+from .._tables.columns import UserDraw, UserRows, encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn

@@ -32,13 +32,13 @@ from .._base.personal import PersonalEstimator
 from .._base.privacy_report import is_known, passes_rows, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, fit_progress
 from .._tables.columns import (
+    UserRows,
     column_apart,
     column_names,
     refuse_nullable_integers,
     refuse_on_cluster,
     refuse_same_names,
 )
-from .._tables.ids import UserRows
 from .._tables.table import (
     compare_features,
     deferred_rows,

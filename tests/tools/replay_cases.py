@@ -118,12 +118,13 @@ def _mapped(rows):
 
 def _parquet(rows):
     import pyarrow as pa
+    import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
     columns = dict(zip(_named(rows), _floats(rows).T, strict=True))
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink, row_group_size=7)
-    return pq.ParquetFile(pa.BufferReader(sink.getvalue()))
+    folder = tempfile.mkdtemp()
+    pq.write_table(pa.table(columns), f"{folder}/x.parquet", row_group_size=7)
+    return ds.dataset(f"{folder}/x.parquet")
 
 
 def _dask(rows):
