@@ -33,10 +33,7 @@ def _check_counts(**counts: int) -> None:
 
 
 def box_radius(half_widths: npt.ArrayLike) -> float:
-    r"""Radius of the smallest ball about a box's midpoint that holds the box.
-
-    :math:`\|h\|_2` of half of the box's extent along each feature, rounded up.
-    """
+    r"""Radius :math:`\|h\|_2` of the ball about a box that holds it, rounded up."""
     half_widths = np.asarray(half_widths, dtype=np.float64)
     largest = float(np.max(np.abs(half_widths)))
     if largest == 0.0:
@@ -50,13 +47,11 @@ def summation_error(
 ) -> float:
     r"""Largest error of a mean over n rows that is summed in blocks of b rows.
 
-    It is :math:`\gamma B` for a public bound B on the norm of the mean of the absolute
-    contributions, with :math:`\gamma = (b + K + 16) 2^{-52}` for :math:`K = \lceil n/b
-    \rceil` blocks. A block is summed in any order, then blocks are added one after
-    another. If c = `blocks_together` blocks are added so before their sums are, a
-    larger K is replaced by :math:`c + \lceil K/c \rceil`. The sixteen further units
-    cover the rounding of products, of the division by n, and the slack of
-    :func:`skdpspectral._tables.clipping.clip_rows`.
+    It is :math:`\gamma B` for a bound B on the norm of the mean of absolute
+    contributions, with :math:`\gamma = (b + K + 16) 2^{-52}` for K blocks that are
+    added one after another, and :math:`c + \lceil K/c \rceil` for a larger K if c =
+    `blocks_together` are before. The 16 units cover products, the division by n, and
+    the slack of ``clip_rows``.
     """
     _check_counts(n_samples=n_samples)
     rows = min(block_rows, n_samples)
@@ -67,10 +62,7 @@ def summation_error(
 
 
 def mean_sensitivity(clip_norm: float, n_samples: int) -> float:
-    """Sensitivity of the mean of n rows in a ball, :math:`2 c / n` under replace-one.
-
-    The ball of radius c holds every row, about a public center.
-    """
+    """Sensitivity :math:`2 c / n` of the mean of n rows in a ball: replace-one."""
     _check_counts(n_samples=n_samples)
     return 2.0 * clip_norm / n_samples
 
@@ -78,10 +70,8 @@ def mean_sensitivity(clip_norm: float, n_samples: int) -> float:
 def second_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
     r"""Sensitivity of the second moment of clipped rows, :math:`\sqrt2 c^2 / n`.
 
-    For :math:`\|x\|, \|y\| \le c`,
-    :math:`\|xx' - yy'\|_F^2 = \|x\|^4 + \|y\|^4 - 2 \langle x, y\rangle^2 \le 2 c^4`.
-    That of :math:`\frac1n \sum x x'` in Frobenius norm, under replace-one, for a public
-    number n of rows.
+    In Frobenius norm under replace-one: for :math:`\|x\|, \|y\| \le c`, :math:`\|xx' -
+    yy'\|_F^2 = \|x\|^4 + \|y\|^4 - 2 \langle x, y\rangle^2 \le 2 c^4`.
     """
     _check_counts(n_samples=n_samples)
     return math.sqrt(2.0) * clip_norm**2 / n_samples
@@ -90,11 +80,7 @@ def second_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
 def cross_moment_sensitivity(
     clip_norm: float, other_clip_norm: float, n_samples: int
 ) -> float:
-    """Sensitivity of the mean of b a' for two clipped images of a row.
-
-    :math:`2 c_1 c_2 / n` in Frobenius norm under replace-one, attained; the norms of a
-    and b are at most :math:`c_1` and :math:`c_2`.
-    """
+    """Sensitivity of the mean of b a' under replace-one, :math:`2 c_1 c_2 / n`."""
     _check_counts(n_samples=n_samples)
     return 2.0 * clip_norm * other_clip_norm / n_samples
 
@@ -104,10 +90,8 @@ def power_product_sensitivity(
 ) -> float:
     r"""Sensitivity of the second moment times k orthonormal columns Q.
 
-    Of :math:`\frac1n \sum x x' Q` in Frobenius norm under replace-one: :math:`c^2 / n`
-    for one column, :math:`\sqrt2 c^2 / n` for more. For :math:`\|Q\|_2 \le 1`,
-    :math:`\|(xx' - yy') Q\|_F \le \sqrt2 c^2`, and a single column has at most the
-    spectral norm :math:`c^2`.
+    In Frobenius norm under replace-one: :math:`c^2 / n` for one column, whose change
+    has at most the spectral norm :math:`c^2 / n`, and :math:`\sqrt2 c^2 / n` for more.
     """
     _check_counts(n_samples=n_samples, n_columns=n_columns)
     factor = 1.0 if n_columns == 1 else math.sqrt(2.0)
@@ -125,11 +109,9 @@ def power_product_error(
 ) -> float:
     r"""Largest error of a computed second moment times computed columns.
 
-    With :math:`\gamma = (b + \lceil n/b \rceil + 16 + 2 p) 2^{-52}` (K of
-    :func:`summation_error` for `blocks_together`) and d the `defect` plus :math:`p k
-    2^{-52}`, it is :math:`\gamma c^2 \sqrt{k} (1 + d) + c^2 d`: a bound on the distance
-    to S Q for some orthonormal Q. The defect bounds :math:`\|Q'Q - I\|_F` for the p x k
-    columns in use, and is computed from them.
+    :math:`\gamma c^2 \sqrt{k} (1 + d) + c^2 d` bounds the distance to S Q for some
+    orthonormal Q, with :math:`\gamma` of :func:`summation_error` and 2 p units more,
+    and d the `defect`, a bound on :math:`\|Q'Q - I\|_F`, plus :math:`p k 2^{-52}`.
     """
     defect = defect + n_features * n_columns * 2.0**-52
     bound = clip_norm**2 * math.sqrt(n_columns) * (1.0 + defect)
@@ -139,12 +121,10 @@ def power_product_error(
 
 
 def pair_mean_sensitivity(change: float, n_samples: int) -> float:
-    r"""Sensitivity of a mean over pairs of rows, :math:`2 \Delta / n`.
+    r"""Sensitivity of a mean over pairs of rows, :math:`2 \Delta / n`: replace-one.
 
-    Under replace-one, in l2-norm: replacing one of its two rows moves a pair's
-    contribution by at most `change`. Each of n public rows is in the same number of
-    pairs, whatever that is. Which rows are paired may depend on public numbers, on the
-    number of rows and on coins; never on values, such as those that rows are sorted by.
+    Replacing one of its rows moves a pair by at most `change`. Each row is in the same
+    number of pairs, which may depend on public numbers and coins, and never on values.
     """
     if n_samples < 2:
         raise ValueError(f"n_samples must be at least 2 for pairs, got {n_samples}")
@@ -154,12 +134,10 @@ def pair_mean_sensitivity(change: float, n_samples: int) -> float:
 
 
 def pair_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
-    r"""Sensitivity of the second moment of bounded differences.
+    r"""Sensitivity of the second moment of differences, :math:`2 \sqrt2\, c^2 / n`.
 
-    :math:`2 \sqrt2\, c^2 / n` in Frobenius norm under replace-one, attained for two
-    features or more. The norm c bounds what each pair contributes the square of: 1 for
-    differences of unit norm, c for :math:`(x_i - x_j) / \sqrt2` clipped at c. Each row
-    is in the same number of pairs.
+    Under replace-one; c bounds what each pair contributes the square of: 1 for
+    differences of unit norm, c for :math:`(x_i - x_j) / \sqrt2` clipped at c.
     """
     return pair_mean_sensitivity(math.sqrt(2.0) * clip_norm**2, n_samples)
 
@@ -171,15 +149,9 @@ _SUM_FACTORS = {Neighbors.ADD_REMOVE_ONE: 1.0, Neighbors.REPLACE_ONE: 2.0}
 def sum_sensitivity(clip_norm: float, neighbors: Neighbors | str) -> float:
     """Sensitivity of a sum over units of one vector each, of norm at most c.
 
-    :math:`c` under add-remove-one (a unit joins or leaves, their number is private),
-    :math:`2 c` under replace-one (a unit's data change, their number is public). A
-    unit's vector may be any function of this unit's own data, of public numbers and of
-    earlier releases. It must be the same, to the last bit, whoever else is in the data.
-
-    Raises
-    ------
-    ValueError
-        If the bound is not positive and finite, or for any other relation.
+    :math:`c` under add-remove-one, :math:`2 c` under replace-one; ValueError for
+    others. A unit's vector may be any function of its own data, public numbers and
+    earlier releases: the same, to the last bit, whoever else is in the data.
     """
     if not 0.0 < clip_norm < math.inf:
         raise ValueError(f"clip_norm must be positive and finite, got {clip_norm}")
@@ -191,7 +163,7 @@ def sum_sensitivity(clip_norm: float, neighbors: Neighbors | str) -> float:
 
 
 def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
-    r"""Sensitivity of a vector of counts of v votes a unit, of plus or minus one half.
+    r"""Sensitivity of a sum of v votes a unit, of plus or minus one half.
 
     :math:`\sqrt v / 2` under add-remove-one, :math:`\sqrt v` under replace-one.
     """
@@ -202,8 +174,7 @@ def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
 def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
     r"""Sensitivity of a sum over units of one s s' each, with s of unit norm or zero.
 
-    In Frobenius norm: 1 under add-remove-one, :math:`\sqrt2` under replace-one, for
-    :math:`\|ss' - tt'\|_F^2 = 2 - 2 \langle s, t\rangle^2`.
+    1, or :math:`\sqrt2` for :math:`\|ss' - tt'\|_F^2 = 2 - 2 \langle s, t\rangle^2`.
     """
     factor = sum_sensitivity(1.0, neighbors)
     return math.sqrt(2.0) if factor == 2.0 else factor
@@ -212,8 +183,7 @@ def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
 def score_sensitivity(diameter: float, n_terms: int, n_times: int = 1) -> float:
     """Sensitivity :math:`m D / N` of a mean of N contributions under replace-one.
 
-    D = `diameter` is the largest distance of two contributions that a row may have. One
-    row has at most m = `n_times` of them, as where it is held out m times.
+    A row has at most m = `n_times` of them, and D is the largest distance of any two.
     """
     if not 1 <= n_times <= n_terms:
         raise ValueError(
@@ -233,10 +203,7 @@ def counted_score_sensitivity(half_range: float, count_weight: float) -> float:
 
 
 def confusion_diameter() -> float:
-    r"""Largest distance :math:`\sqrt2` of contributions of one unit vector or 0 each.
-
-    Also of two parts of a whole of at most 1.
-    """
+    r"""Largest distance :math:`\sqrt2` of contributions of a unit vector or 0."""
     return math.sqrt(2.0)
 
 
@@ -247,24 +214,16 @@ FREE_WEIGHT_1D = (11.0 + 5.0 * math.sqrt(5.0)) / 8.0
 
 
 def second_moment_ratio(n_features: int) -> float:
-    r"""Squared diameter of the outer products of rows in the unit ball.
-
-    The supremum of :math:`\|xx' - yy'\|_F^2`, and of that of the diagonals: 1 for one
-    feature, where :math:`x^2` is in [0, 1], and 2 for more.
-    """
+    r"""Supremum of :math:`\|xx' - yy'\|_F^2` in the unit ball: 1 in 1-d, else 2."""
     _check_counts(n_features=n_features)
     return 1.0 if n_features == 1 else 2.0
 
 
 def joint_moment_ratio(nu: float, n_features: int) -> float:
-    r"""Squared joint sensitivity :math:`r_d(\nu)` of mean and second moment.
+    r"""Squared joint sensitivity :math:`r_d(\nu)` of both moments, at least 4.
 
-    At least 4: the supremum of :math:`\|x-y\|^2 + \nu \|xx' - yy'\|_F^2` over the unit
-    ball in d = `n_features` dimensions, for a weight `nu` of the second moment.
-
-    References
-    ----------
-    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5.
+    The supremum of :math:`\|x-y\|^2 + \nu \|xx' - yy'\|_F^2` over the unit ball
+    (Kalinin, Upadhyay and Lampert 2025, Lemma 3.5).
     """
     if nu < 0 or n_features < 1:
         raise ValueError(
@@ -284,95 +243,72 @@ def joint_moment_ratio(nu: float, n_features: int) -> float:
 def joint_moments_sensitivity(
     clip_norm: float, n_samples: int, nu: float, n_features: int
 ) -> float:
-    r"""Sensitivity of the mean with the weighted second moment, on one scale.
+    r"""Sensitivity of :math:`(\bar x, \sqrt\nu\, S / c)`, with S the second moment.
 
-    The released vector is :math:`(\bar x, \sqrt\nu\, S / c)` with
-    :math:`S = \frac1n \sum x x'` of rows of norm at most c = `clip_norm`. It is
-    :math:`c \sqrt{r_d(\nu)} / n` under replace-one, for a public number n of rows.
+    :math:`c \sqrt{r_d(\nu)} / n` under replace-one, for n rows of norm at most c.
     """
     _check_counts(n_samples=n_samples)
     return clip_norm * math.sqrt(joint_moment_ratio(nu, n_features)) / n_samples
 
 
 def free_moment_weight(n_features: int) -> float:
-    r"""Largest weight at which the second moment costs nothing beside the mean.
-
-    The largest :math:`\nu` with :math:`r_d(\nu) = 4`, as in :func:`joint_moment_ratio`.
-    """
+    r"""Largest :math:`\nu` with :math:`r_d(\nu) = 4`: second moments are free."""
     return FREE_WEIGHT_1D if n_features == 1 else FREE_WEIGHT
 
 
 def separate_moments_ratio(nu: float) -> float:
-    r"""Squared sensitivity of both moments if each moves as far as it alone can.
-
-    :math:`4 + 2 \nu`, at least :math:`r_d(\nu)`: what two releases cost that are
-    composed.
-    """
+    r"""Squared sensitivity :math:`4 + 2 \nu` of two releases that are composed."""
     return 4.0 + 2.0 * nu
 
 
 def concatenated_moments_ratio(nu: float) -> float:
-    r"""Squared sensitivity of both moments as one vector of bounded norm.
-
-    :math:`4 (1 + \nu)`, at least :math:`r_d(\nu)`: the squared diameter of the ball
-    that holds :math:`(x, \sqrt\nu\, xx')`.
-    """
+    r"""Squared diameter :math:`4 (1 + \nu)` of a ball of both moments as one."""
     return 4.0 * (1.0 + nu)
 
 
 def difference_counts_sensitivity(n_features: int) -> float:
-    r"""Sensitivity of counts of differences, one histogram a feature.
+    r"""Sensitivity of counts of differences, :math:`2 \sqrt{2 p}` under replace-one.
 
-    Each pair of rows has, in each feature, a total weight of at most 1, none of it
-    negative, on the bins of that feature's histogram. The l2-sensitivity of the sum
-    over pairs is :math:`2 \sqrt{2 p}` under replace-one, where each row is in two
-    pairs; attained.
+    Each pair has, in each feature, a total weight of at most 1 on the bins, none of it
+    negative; each row is in two pairs. Attained.
     """
     _check_counts(n_features=n_features)
     return 2.0 * math.sqrt(2.0 * n_features)
 
 
 def difference_windows_sensitivity(n_features: int) -> float:
-    r"""Sensitivity of counts of differences in overlapping windows, and of their total.
+    r"""Sensitivity of counts of differences in windows, and of their free totals.
 
-    Each pair of rows adds, in each feature that it differs in, :math:`1 / \sqrt W` to W
-    neighboring windows of that feature and 1 to its total. The l2-sensitivity of the
-    sum over pairs is :math:`2 \sqrt{2 p}` under replace-one, where each row is in two
-    pairs; attained. The total costs nothing.
+    Each pair adds, in each feature that it differs in, :math:`1 / \sqrt W` to W
+    neighboring windows and 1 to the total; each row is in two pairs: :math:`2 \sqrt{2
+    p}`, attained.
     """
     _check_counts(n_features=n_features)
     return 2.0 * math.sqrt(2.0 * n_features)
 
 
 def value_windows_sensitivity(n_features: int) -> float:
-    r"""Sensitivity of counts of values in overlapping windows of cells, and of totals.
+    r"""Sensitivity of counts of values in windows of cells, and of their free totals.
 
-    Each row adds, in each feature whose value is not missing, :math:`1 / \sqrt W` to W
-    neighboring windows of that feature and 1 to its total; windows may go around a
-    circle of at least 2 W cells. The l2-sensitivity of the sum over rows is
-    :math:`\sqrt{2 p}` under replace-one; attained. The total costs nothing.
+    Each row adds, in each feature with a value, :math:`1 / \sqrt W` to W neighboring
+    windows, which may go around a circle of 2 W cells, and 1 to the total:
+    :math:`\sqrt{2 p}`.
     """
     _check_counts(n_features=n_features)
     return math.sqrt(2.0 * n_features)
 
 
 def phase_sensitivity(n_features: int, n_periods: int) -> float:
-    r"""Sensitivity of sums of phases on circles, :math:`2 \sqrt{p L}`.
-
-    Each of p features is wound around L = `n_periods` circles; a phase is a point of
-    the plane at most 1 from the origin. Under replace-one; attained for one circle.
-    """
+    r"""Sensitivity :math:`2 \sqrt{p L}` of phases of p features on L circles each."""
     _check_counts(n_features=n_features, n_periods=n_periods)
     return 2.0 * math.sqrt(n_features * n_periods)
 
 
 def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
-    r"""Sensitivity of means with weighted squares of features in [-1, 1].
+    r"""Sensitivity :math:`2 \sqrt p / n` of means with weighted squares.
 
-    The released numbers are :math:`\bar z_j` and :math:`\sqrt\nu\,\overline{z_j^2}` for
-    each of p features, with :math:`\nu` of :func:`free_moment_weight` for one feature.
-    The l2-sensitivity is :math:`2 \sqrt p / n` under replace-one, attained: the squares
-    cost nothing beside the means.
+    Of :math:`(\bar z_j, \sqrt\nu\, \overline{z_j^2})` under replace-one, for p features
+    in [-1, 1] and the free :math:`\nu` of one.
     """
     _check_counts(n_features=n_features)
     one = joint_moments_sensitivity(1.0, n_samples, free_moment_weight(1), 1)
@@ -380,23 +316,18 @@ def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
 
 
 def residual_moments_sensitivity(n_samples: int, n_targets: int = 1) -> float:
-    r"""Sensitivity of means of scores with their weighted second moments.
+    r"""Sensitivity :math:`2 \sqrt k / n` of means of scores with second moments.
 
-    Each row contributes :math:`(u_j, \sqrt{1/2}\, u_j u_j')` for each of k targets,
-    with vectors :math:`u_j` of norm at most 1. The l2-sensitivity of the mean over n
-    rows is :math:`2 \sqrt k / n` under replace-one, attained: second moments of this
-    weight cost nothing beside the means, in any number of dimensions.
+    A row has :math:`(u_j, \sqrt{1/2}\, u_j u_j')` for each of k targets, of norms at
+    most 1: second moments of this weight are free in any dimension. Attained under
+    replace-one.
     """
     _check_counts(n_targets=n_targets)
     return math.sqrt(n_targets) * mean_sensitivity(1.0, n_samples)
 
 
 def gradient_norm(clip_norm: float, nu: float) -> float:
-    r"""Largest norm of a clipped gradient beside its weighted squares.
-
-    :math:`c \sqrt{1 + \nu}`, the norm of :math:`(g, \sqrt\nu\, g \circ g / c)` where g
-    has one entry.
-    """
+    r"""Largest norm :math:`c \sqrt{1 + \nu}` of a gradient and its squares."""
     if nu < 0.0:
         raise ValueError(f"nu must be at least 0, got {nu}")
     return sum_sensitivity(clip_norm, Neighbors.ADD_REMOVE_ONE) * math.sqrt(1.0 + nu)
@@ -411,17 +342,11 @@ def gradient_moments_sensitivity(
 ) -> float:
     r"""Sensitivity of clipped gradients and their squares over an expected batch.
 
-    The released vector is :math:`\frac1m \sum_i (g_i, \sqrt\nu\, g_i \circ g_i / c)`
-    over the examples of one batch. Its expected size m = `batch_size` is public,
-    whatever a batch holds. Under replace-one it is :math:`c \sqrt{r_d(\nu)} / m`, where
-    squares are free up to ``free_moment_weight``. It is :math:`c \sqrt{1 + \nu} / m`
-    under add-remove-one and zero-out-one, where an example's gradient appears or
-    vanishes.
-
-    References
-    ----------
-    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5 and Algorithm 2, which squares a sum
-    instead and has no such bound.
+    Of :math:`\frac1m \sum_i (g_i, \sqrt\nu\, g_i \circ g_i / c)` over one batch of
+    public expected size m: :math:`c \sqrt{r_d(\nu)} / m` under replace-one, and
+    :math:`c \sqrt{1 + \nu} / m` where an example's gradient appears or vanishes.
+    Algorithm 2 of Kalinin, Upadhyay and Lampert (2025) squares a sum instead and has no
+    such bound.
     """
     if not batch_size > 0.0:
         raise ValueError(f"batch_size must be positive, got {batch_size}")
@@ -440,12 +365,11 @@ def clipped_moments_sensitivity(
 ) -> float:
     r"""Sensitivity of gradients that are clipped together with their squares.
 
-    The released vector is :math:`\frac1m \sum_i s_i (g_i, \sqrt\nu\, g_i \circ g_i /
-    c)`, with :math:`s_i \le 1` the largest factor at which its norm is at most c. It is
-    c / m where an example's gradient appears or vanishes. Under replace-one it is less
-    than 2 c / m, as no square is negative: :math:`2 c x / m` with :math:`x^2 = 2 / (1 +
-    \sqrt{1 + 4 u})` at :math:`u = \nu / d \le 3/4`, and :math:`c \sqrt{2 + 1 / (2 u)} /
-    m` beyond.
+    Of :math:`\frac1m \sum_i s_i (g_i, \sqrt\nu\, g_i \circ g_i / c)`, of norms at most
+    c: c / m where a gradient appears or vanishes. Under replace-one it is less than 2 c
+    / m, as no square is negative: :math:`2 c x / m` with :math:`x^2 = 2 / (1 + \sqrt{1
+    + 4 u})` at :math:`u = \nu / d \le 3/4`, and :math:`c \sqrt{2 + 1 / (2 u)} / m`
+    beyond.
     """
     if nu < 0.0 or not batch_size > 0.0 or n_parameters < 1:
         raise ValueError(
@@ -463,17 +387,11 @@ def clipped_moments_sensitivity(
 def squared_batch_sensitivity(
     clip_norm: float, batch_size: float, nu: float, neighbors: Neighbors | str
 ) -> float:
-    r"""Sensitivity of a clipped mean gradient u and of its weighted squares.
+    r"""Sensitivity of :math:`(u, \sqrt\nu\, u \circ u / c)`, u a mean gradient.
 
-    The released vector is :math:`(u, \sqrt\nu\, u \circ u / c)`, with u the sum of
-    gradients over m, clipped to the norm c once more. It is :math:`D \sqrt{1 + 4 \nu}`,
-    with D the smaller one of 2 c and of what one example moves the mean, c / m or 2 c /
-    m.
-
-    References
-    ----------
-    Kalinin, Upadhyay and Lampert (2025), Algorithm 2, with the norm of what is squared
-    bounded by a second clipping.
+    The mean over m is clipped to c once more, unlike in Algorithm 2 of Kalinin,
+    Upadhyay and Lampert (2025). It is :math:`D \sqrt{1 + 4 \nu}`, with D the smaller
+    one of 2 c and of what one example moves the mean, c / m or 2 c / m.
     """
     if nu < 0.0 or not batch_size > 0.0:
         raise ValueError(
@@ -489,23 +407,16 @@ _ROUNDING = 1e-9
 
 
 def free_presence_weight() -> float:
-    r"""Largest weight at which counts of present values cost nothing.
+    r"""Largest weight :math:`3 - \nu / 4` at which counts of present values are free.
 
-    A value z in [-1, 1] with :math:`p = 1`, or a missing one with :math:`p = 0`,
-    contributes :math:`(z p, \sqrt\nu (z^2 - 1/2) p, \sqrt\alpha\, p)`, with
-    :math:`\nu` of :func:`free_moment_weight` for one feature. The largest weight at
-    which no two contributions are further apart than 2 is
-    :math:`\alpha = 3 - \nu / 4`.
+    A value z in [-1, 1] with p = 1, or a missing one with p = 0, contributes :math:`(z
+    p, \sqrt\nu (z^2 - 1/2) p, \sqrt\alpha\, p)`: no two are further apart than 2.
     """
     return 3.0 - 0.25 * free_moment_weight(1)
 
 
 def category_counts_sensitivity(n_columns: int) -> float:
-    r"""Sensitivity of the counts of values of c columns, :math:`\sqrt{2 c}`.
-
-    Under replace-one, in l2-norm: one count falls by 1 and another one rises by 1 in
-    each column; attained.
-    """
+    r"""Sensitivity :math:`\sqrt{2 c}` of counts of values of c columns."""
     _check_counts(n_columns=n_columns)
     return math.sqrt(2.0 * n_columns)
 
@@ -514,8 +425,8 @@ def category_threshold(noise_std: float, n_columns: int, failure: float) -> floa
     r"""Threshold of noisy counts that hides values of a single row.
 
     :math:`1 + \sigma \Phi^{-1}(1 - q)` with :math:`q = 1 - (1 - \beta)^{1 / c}`,
-    rounded up: noisy counts of c values that one row alone has are all below it, but
-    for a probability of `failure` :math:`\beta` in (0, 1/2).
+    rounded up: c values of one row alone are below it but for a probability `failure`
+    in (0, 1/2).
     """
     if not 0.0 < failure < 0.5:
         raise ValueError(f"failure must be in (0, 0.5), got {failure}")
@@ -524,11 +435,7 @@ def category_threshold(noise_std: float, n_columns: int, failure: float) -> floa
 
 
 def category_failure(threshold: float, noise_std: float, n_columns: int) -> float:
-    r"""Probability that a value of a single row is named.
-
-    :math:`1 - (1 - q)^c` with :math:`q = 1 - \Phi((t - 1) / \sigma)`, for up to c such
-    values of one row: what :func:`category_threshold` keeps at `failure`.
-    """
+    """Probability :math:`1 - (1 - q)^c` that a single row's value is named."""
     alone = float(ndtr((1.0 - threshold) / noise_std))
     return -math.expm1(n_columns * math.log1p(-alone))
 
@@ -614,11 +521,10 @@ def spiked_moment_sensitivity(
 ) -> float:
     r"""Bound on the change of a second moment **for rows of a spiked Gaussian law**.
 
-    Of the second moment of projections on any r orthonormal directions, which may
-    depend on the rows: :math:`(\|x\|^4 + \|y\|^4)^{1/2} / n`, outside an event of
-    probability at most `failure` over the replaced row x and the new one y. In
-    Frobenius norm, in the units of the variances. **For rows of another law it is no
-    bound at all.** Parameters are those of :func:`spiked_projector_sensitivity`.
+    Of projections on any r orthonormal directions: :math:`(\|x\|^4 + \|y\|^4)^{1/2} /
+    n` in Frobenius norm, outside an event of probability at most `failure`. **For rows
+    of another law it is no bound at all.** Parameters:
+    :func:`spiked_projector_sensitivity`.
     """
     rank, largest, _ = _extremes(signal_variance, n_samples, n_features)
     ratio = largest / noise_variance
@@ -676,10 +582,8 @@ def _sampling_levels(
 ) -> tuple[npt.NDArray[np.float64], ...]:
     """Bound angle and gap of PCA of all rows but one, at levels of probability.
 
-    `others` is how many there are, and n what their second moment is divided by.
-    Returned are weights, angles and gaps of shape (n_levels,): random angle and gap are
-    no worse than draws of these with such weights; what the weights lack of 1 is below
-    ``_BEYOND * failure``.
+    Of n times `others` rows: weights, angles and gaps of draws that are no better. What
+    the weights lack of 1 is below ``_BEYOND * failure``.
     """
     # Each of three events has a probability of exp(-t).
     ends = np.linspace(math.log(3.0), math.log(3.0 / (_BEYOND * failure)), _N_LEVELS)
@@ -705,11 +609,7 @@ def _sampling_levels(
 def _chi_square_steps(
     degrees: int, failure: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Bound a chi-square variable from above by masses and values of shape (n_sizes,).
-
-    The variable is below a draw of these; what the masses lack of 1 is
-    ``_BEYOND * failure``.
-    """
+    """Bound a chi-square variable by draws; masses lack ``_BEYOND * failure``."""
     survival = np.exp(np.linspace(0.0, math.log(_BEYOND * failure), _N_SIZES + 1))
     return -np.diff(survival), chdtri(float(degrees), survival[1:])
 
@@ -759,21 +659,14 @@ def paper_projector_sensitivity(
     n_features: int,
     constant: float,
 ) -> float:
-    r"""Return what Cai et al. print for the change of PCA's projector.
+    r"""Return what Cai et al. (2024, lemma 3 and corollary 1) print for a projector.
 
-    :math:`\Delta_1 = C \bigl(\frac{\sigma^2}{\lambda_r}
-    + \sqrt{\frac{\kappa \sigma^2}{\lambda_r}}\bigr) \frac{\sqrt{p (r + \ln n)}}n` with
-    :math:`\kappa = \lambda_1 / \lambda_r`, in Frobenius norm. Theory leaves C =
-    `constant` open. For equal signals Li et al. print
-    :math:`\sqrt{q (q + 1)}` in place of :math:`q + \sqrt q`,
-    with :math:`q = \sigma^2 / \lambda`, which is up to :math:`\sqrt 2` times smaller.
-    This is the order of the change for many rows of the model. **It is no bound**: its
-    noise is charged by :func:`spiked_projector_sensitivity`.
-
-    References
-    ----------
-    Cai, Xia and Zha (2024), lemma 3 and corollary 1. Li, Cai, Xia and Zhang (2024),
-    algorithm 1.
+    :math:`\Delta_1 = C \bigl(\frac{\sigma^2}{\lambda_r} + \sqrt{\frac{\kappa
+    \sigma^2}{\lambda_r}}\bigr) \frac{\sqrt{p (r + \ln n)}}n` with :math:`\kappa =
+    \lambda_1 / \lambda_r` and an open C = `constant`. For equal signals Li et al.
+    (2024, algorithm 1) print :math:`\sqrt{q (q + 1)}` in place of :math:`q + \sqrt q`,
+    with :math:`q = \sigma^2 / \lambda`. **It is no bound**: its noise is charged by
+    :func:`spiked_projector_sensitivity`.
     """
     rank, largest, smallest = _extremes(signal_variance, n_samples, n_features)
     ratio = noise_variance / smallest
@@ -789,14 +682,10 @@ def paper_moment_sensitivity(
     n_features: int,
     constant: float,
 ) -> float:
-    r"""Return what the papers print for the change of the second moment.
+    r"""Return what Cai et al. (2024, lemma 4 and corollary 1) print for the moment.
 
     :math:`\Delta_2 = C (\lambda_1 (r + \ln n) + \sigma^2 p) / n` in Frobenius norm; no
-    bound, as :func:`paper_projector_sensitivity`.
-
-    References
-    ----------
-    Cai, Xia and Zha (2024), lemma 4 and corollary 1.
+    bound.
     """
     rank, largest, _ = _extremes(signal_variance, n_samples, n_features)
     spread = largest * (rank + math.log(n_samples))

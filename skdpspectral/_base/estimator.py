@@ -35,12 +35,12 @@ from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..accounting._ledger.context import (
-    StepShare,
     accountant_to_send,
     ambient_accountant,
     block_at_hand,
     says_what_stays_charged,
 )
+from ..accounting._ledger.planned_fits import StepShare
 from ..mechanisms import Concern, PrivacyPlan, Remark, Unit, check_count, check_real
 from ..mechanisms._plan import has_budget
 from .documented import documented
@@ -73,9 +73,8 @@ _UNREADABLE = (*_WRONG, zipfile.BadZipFile, zlib.error)
 def published_copy(value):
     """Return a deep copy in which each private estimator is published.
 
-    Estimators are found wherever pickle would store them. Unfitted ones, and private
-    scorers, lose their accountant and seed. Ledgers become None, and callbacks are
-    removed.
+    Unfitted ones, and private scorers, lose their accountant and seed; ledgers become
+    None.
     """
     buffer, kept = io.BytesIO(), []
     _Copier(buffer, kept).dump(value)
@@ -122,9 +121,8 @@ class _Copier(pickle.Pickler):
 class OutputUnits(NamedTuple):
     """Public facts about the standardized output of a fitted step.
 
-    `limits`, of shape (2, n_columns), are equal for a constant column. `square` is the
-    mean squared length of rows: 1 per number and per block of indicators. `blocks` is
-    the block of one-hot columns that each column is in, -1 for none.
+    `limits`, of shape (2, n_columns), are equal for a constant column; `square` is the
+    mean squared length of rows; `blocks` the one-hot block of each column, -1 for none.
     """
 
     limits: np.ndarray
@@ -137,9 +135,8 @@ class PrivateEstimator(BaseEstimator):
     """Base class of all estimators whose fit spends a privacy budget.
 
     Subclasses provide ``privacy_plan``, which uses public arguments only, ``plan_for``,
-    which uses the public shape of the rows, and ``fit``. First, ``fit`` checks the
-    parameters and the form of the data (shape, types, names). It then calls
-    :meth:`_start_release`, which charges the plan before it reads values.
+    which uses the form of the rows, and ``fit``, which checks parameters and form, and
+    calls :meth:`_start_release`: it charges the plan before it reads values.
     """
 
     # Constructor parameters that may be arrays or lists.
@@ -263,8 +260,7 @@ class PrivateEstimator(BaseEstimator):
     def _planned(self, statistic, *, in_fit=False, **relation) -> PrivacyPlan:
         """Return the plan of a statistic within the budget of one fit.
 
-        Its remarks include caveats from public numbers, which are also warnings
-        `in_fit`. `relation` may set the `unit` and `neighbors` of the plan.
+        Caveats from public numbers are remarks, and warnings `in_fit`.
         """
         epsilon, delta = self._budget_of_fit()
         named = {
@@ -327,9 +323,8 @@ class PrivateEstimator(BaseEstimator):
     ) -> tuple:
         """Issue early warnings, charge the plan, then read the data.
 
-        `unread` are tables from ``deferred_rows``, whose values are all checked after
-        the charge. Returns the release and the data: one row of each user, if there
-        are users, unless `all_rows` are asked for.
+        Values of `unread` are checked after the charge. Returns the release and the
+        data: one row of each user, if there are users, unless `all_rows` are asked for.
         """
         share, accountant = self._own_share(), None
         users = self.__dict__.pop("_users", None)
@@ -401,8 +396,8 @@ class PrivateEstimator(BaseEstimator):
     def _unchanged_on_error(self, *, own_arithmetic: bool = True):
         """Restore the estimator if a fit fails, and report what stays charged.
 
-        Floating-point warnings are suppressed, as they would reveal underflows. BLAS
-        uses one thread except for large matrices, unless `own_arithmetic` is False.
+        Floating-point warnings would reveal underflows. BLAS uses one thread for small
+        matrices.
         """
         threads = blas_threads(0) if own_arithmetic else contextlib.nullcontext()
         before = self.__dict__.copy()

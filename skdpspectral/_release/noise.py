@@ -230,8 +230,7 @@ def rekey(generator: np.random.Generator, key: int) -> None:
 def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
     """Return a generator of noise, based on a cryptographic bit generator.
 
-    None uses a fresh 128-bit key from the operating system. A seed gives a reproducible
-    stream without any protection. No stream is a jump of another.
+    None uses a fresh 128-bit key of the system; a seed gives no protection at all.
     """
     if noise_seed is None:
         return generator_of_key(secrets.randbits(128))
@@ -243,11 +242,9 @@ def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
 
 
 class Coins(NoiseOwner):
-    """A secret order of users, and secret choices among their rows.
+    """A secret uniform order of users, and choices of rows, used once after a charge.
 
-    They are drawn after a charge and used once. The order is uniform: places that
-    followed ids or rows would shift if one user were replaced
-    (:ref:`lemma-one-row-of-each`).
+    Places by ids or rows would shift with one user (:ref:`lemma-one-row-of-each`).
     """
 
     def __init__(self, noise_seed: NoiseSeed) -> None:
@@ -281,10 +278,8 @@ def charge(
 class Release(NoiseOwner):
     """Charge a plan, then release each of its names once.
 
-    The whole plan is charged first: if the accountant raises
-    :class:`~skdpspectral.PrivacyBudgetError`, no noise is drawn and no data are read.
-    Copies, pickles and forked children raise: they would draw the same noise.
-    `noise_seed` must agree with ``plan.seeded``.
+    If the accountant raises, no noise is drawn and no data are read. Copies, pickles
+    and forked children raise: they would draw the same noise.
     """
 
     def __init__(
@@ -315,11 +310,10 @@ class Release(NoiseOwner):
     def __call__(
         self, name: str, value: npt.ArrayLike, *, overwrite: bool = False
     ) -> Array:
-        """Return a planned statistic with its noise, a multiple of the grid.
+        """Return a planned statistic with its noise; KeyError if it is not pending.
 
         Of a symmetric matrix only the lower triangle is read. With `overwrite`, the
-        memory of `value` is reused. Raises a KeyError if the name is not planned, or
-        already released.
+        memory of `value` is reused.
         """
         mechanism = self._planned(name)
         statistic = np.array(

@@ -45,17 +45,13 @@ class StreamRelease(NoiseOwner):
 
     Noise is generated in blocks counted from the first step, so that it does not depend
     on how rows are batched. If a copy of the stream is ahead, the ledger refuses this
-    one; a stream without a ledger cannot be copied. A stream that has ended, was closed
-    or failed, and a forked copy, release nothing. The only mechanism of the plan is a
-    :class:`~skdpspectral.mechanisms.CorrelatedGaussian`, or
-    :class:`~skdpspectral.mechanisms.Exact` without noise. A factorization, which
-    correlates the noise, has a `column_norm`, `max_steps`, ``check_precision(steps)``,
-    and a ``filter(width)`` that pushes blocks of rows. `position` is the number of
-    steps so far.
+    one; a stream without a ledger cannot be copied. A factorization, which correlates
+    the noise, has a `column_norm`, `max_steps`, ``check_precision(steps)``, and a
+    ``filter(width)`` that pushes blocks of rows. `position` is the number of steps so
+    far.
 
     With `rate`, as planned, rows are sums over Poisson samples of units at this rate.
-    The sample of a step is a function of its number and a secret key, so that copies
-    have the same samples.
+    The sample of a step is a function of its number and a secret key, also in copies.
     """
 
     def __init__(
@@ -147,11 +143,10 @@ class StreamRelease(NoiseOwner):
             raise RuntimeError(_ENDED)
 
     def claim(self, position: int, steps: int) -> None:
-        """Claim the next steps, before any of them is computed.
+        """Claim the next steps after `position`, before any of them is computed.
 
-        `position` is the number of steps whose results the caller has. Rows may follow
-        in several calls. Raises a LedgerError if a copy of this stream is ahead, and a
-        RuntimeError if the stream has ended or failed.
+        Rows may follow in several calls. Raises a LedgerError if a copy of this stream
+        is ahead, and a RuntimeError if it has ended or failed.
         """
         with self._drawing():
             if self.position + steps > self._last:

@@ -194,12 +194,11 @@ class LossDistribution:
 def connect_dots(
     points: npt.ArrayLike, excess: npt.ArrayLike, step: float
 ) -> LossDistribution:
-    r"""Connect the dots of a curve, linearly in :math:`e^\epsilon`.
+    r"""Connect the dots of a curve, linearly in :math:`e^\epsilon` [DGKKM22]_.
 
-    That is the curve of the least distribution on the grid that is above a convex one
-    [DGKKM22]_. `points` are increasing losses in steps, of any sign. `excess` is the
-    curve at each less :math:`(1 - e^\epsilon)_+`, of which small numbers keep their
-    digits; beyond the last point the curve is constant.
+    `points` are increasing losses in steps. `excess` is the curve at each less
+    :math:`(1 - e^\epsilon)_+`, of which small numbers keep their digits; it is constant
+    beyond.
     """
     places, excess = np.asarray(points), np.asarray(excess, dtype=np.float64)
     losses, offsets = step * places, places - places[0]

@@ -268,17 +268,16 @@ def _floor_power_of_two(x: float) -> float:
 class Gaussian(Mechanism):
     """A Gaussian mechanism whose output is on a grid with power-of-two spacing.
 
-    `sensitivity` is the l2-sensitivity of the exact statistic, as the lemmas named in
-    `lemma` state it. `summation_error` is a public bound on the norm of (computed -
-    exact) statistic, and `magnitude` one on any entry of the computed statistic. A
-    `symmetric` matrix is released as its lower triangle with off-diagonal entries
-    scaled by ``sqrt(2)``, which is an isometry: `sensitivity` is in Frobenius norm, and
-    `noise_std` applies to the diagonal, ``noise_std / sqrt(2)`` beside it.
+    `sensitivity` is the l2-sensitivity of the exact statistic by its lemmas,
+    `summation_error` bounds the norm of (computed - exact), and `magnitude` any
+    computed entry. Of a `symmetric` matrix the lower triangle is released, off-diagonal
+    entries times ``sqrt(2)``, an isometry: `sensitivity` is in Frobenius norm, and
+    `noise_std` that of the diagonal.
 
-    **Formal guarantee.** If exact statistics differ by at most `sensitivity`, and
-    computed ones are within `summation_error` of them, the release is `mu`-Gaussian
-    differentially private (Dong, Roth and Su 2022, theorem 2.7). The
-    `charged_sensitivity` includes summation errors and rounding to the `grid`.
+    **Formal guarantee.** If exact statistics differ by at most `sensitivity`, the
+    release is `mu`-Gaussian differentially private (Dong, Roth and Su 2022, theorem
+    2.7). The `charged_sensitivity` includes summation errors and rounding to the
+    `grid`.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -355,17 +354,17 @@ class CorrelatedGaussian(Gaussian):
     r"""A Gaussian mechanism on the rows of a stream, released step by step.
 
     At step t the row of shape (k,) leaves with noise :math:`(C^{-1} Z)_t`, where C is a
-    lower-triangular matrix of public numbers, named by `factorization`, and Z has
-    independent normal entries of standard deviation `noise_std`. `sensitivity` is that
-    of one row. `column_norm` bounds the 2-norms of the columns of C for `max_steps`
-    steps (None: for any number); where a unit has k rows and C is the identity, it is
-    :math:`\sqrt k`. Rounding errors of the shaped noise are `amplification` times
-    larger in Z: the grid is so coarse that they stay far below a step of it.
+    public lower-triangular matrix, named by `factorization`, and Z has independent
+    normal entries of standard deviation `noise_std`. `sensitivity` is that of one row,
+    and `column_norm` bounds the columns of C for `max_steps` steps (None: any number);
+    where a unit has k rows and C is the identity, it is :math:`\sqrt k`. Rounding
+    errors are `amplification` times larger in Z, and the grid so coarse that they stay
+    far below its steps.
 
-    **Formal guarantee.** If one unit changes one row (or the k rows that `column_norm`
-    was made for), each by at most `sensitivity`, all steps together are `mu`-Gaussian
-    differentially private, also where rows are chosen after seeing earlier releases
-    (Denisov, McMahan, Rush, Smith and Thakurta 2022, theorem 2.1).
+    **Formal guarantee.** If one unit changes one row (or the k rows of `column_norm`),
+    each by at most `sensitivity`, all steps together are `mu`-Gaussian differentially
+    private, also for rows that earlier releases chose (Denisov et al. 2022, theorem
+    2.1).
     """
 
     kind: ClassVar[str] = "correlated-gaussian"
@@ -415,12 +414,11 @@ class Exact(Mechanism):
 class SampledGaussian(CorrelatedGaussian):
     """Rows that are sums over Poisson samples of the units, each with fresh noise.
 
-    As :class:`CorrelatedGaussian` with a known number of steps and independent noise.
     The `sensitivity` is the largest norm of what one unit adds to the row of a step
     that it is sampled in, with the probability `sampling_probability` in (0, 1].
 
     **Formal guarantee.** That of the :class:`SubsampledGaussian` which :meth:`curve`
-    gives, also where rows are chosen after seeing earlier releases; samples are secret.
+    gives, also for rows that earlier releases chose; samples are secret.
     """
 
     kind: ClassVar[str] = "sampled-gaussian"
@@ -466,12 +464,11 @@ class SampledGaussian(CorrelatedGaussian):
 
 @dataclass(frozen=True)
 class ThresholdedGaussian(Gaussian):
-    r"""Counts of the values that occur, with noise; those above a threshold are named.
+    """Counts of the values that occur, with noise; those above a threshold are named.
 
-    Which values may occur is not known beforehand: a value that does not occur has no
-    count, and one of few rows stays below the threshold. `shape` is (n_columns, 2), the
-    counts that one row can move: one down and one up in each column. `threshold` is
-    that of the noisy counts.
+    A value that does not occur has no count. `shape` is (n_columns, 2), the counts that
+    one row can move: one down and one up in each column. `threshold` is that of noisy
+    counts.
 
     **Formal guarantee.** Values that occur in both of two neighboring tables are
     `mu`-Gaussian differentially private. One of a single row is named with a small
@@ -498,12 +495,11 @@ class ThresholdedGaussian(Gaussian):
 class ExponentialMechanism(Mechanism):
     r"""A choice among public options by sums of votes, each with Gumbel noise.
 
-    `epsilon` is the range of the privacy loss, and `sensitivity` bounds how far one
-    unit moves the sum of any one option.
+    `epsilon` is the range of the loss; `sensitivity` is how far one unit moves one sum.
 
-    **Formal guarantee.** The choice is `mu`-Gaussian differentially private, with
-    :math:`\mu = 2 \Phi^{-1}(1 / (1 + e^{-\epsilon / 2}))`, however many options there
-    are (:ref:`lemma-exponential-choice`).
+    **Formal guarantee.** It is `mu`-Gaussian differentially private, with :math:`\mu =
+    2 \Phi^{-1}(1 / (1 + e^{-\epsilon / 2}))` for any options
+    (:ref:`lemma-exponential-choice`).
     """
 
     kind: ClassVar[str] = "exponential"
@@ -537,10 +533,9 @@ MOST_SHARES = 1024
 
 
 def log_share_distance(n_shares: int, steps: float) -> float:
-    """Bound the distance of sums of rounded Gaussians from a function of one Gaussian.
+    """Bound, as a logarithm, the distance of sums of rounded shares from one Gaussian.
 
-    It is the logarithm of a total variation (:ref:`lemma-noise-shares`). `steps` is the
-    standard deviation of each of `n_shares` in steps of the grid, at least 1.
+    A total variation (:ref:`lemma-noise-shares`); `steps` is the deviation on the grid.
     """
     m, square = n_shares, steps * steps
     exponent = -0.5 * math.pi**2 * square
@@ -557,14 +552,13 @@ class SharedGaussian(Gaussian):
     r"""A Gaussian mechanism on sums, whose noise is added by parties, a share each.
 
     Every party rounds its own part of the sum, a vector, to the grid, and adds a
-    rounded Gaussian of variance ``noise_std**2 / n_shares``, with `n_shares` at most
-    1024; more shares may be added. Whole numbers of grid steps add up without any
-    rounding, in any order.
+    rounded Gaussian of variance ``noise_std**2 / n_shares``; more shares may be added.
+    Whole numbers of grid steps add up without any rounding, in any order.
 
     **Formal guarantee.** A unit is in the part of one party. To who knows all but `h`
-    shares of a sum, among them that of the unit's party, it is
-    :math:`\mu \sqrt{n/h}`-Gaussian differentially private for `n` = `n_shares`
-    (:ref:`lemma-noise-shares`). A part that is seen alone is :math:`h = 1`.
+    shares of a sum, among them that of the unit's party, it is :math:`\mu
+    \sqrt{n/h}`-Gaussian differentially private for `n` = `n_shares`
+    (:ref:`lemma-noise-shares`).
     """
 
     kind: ClassVar[str] = "shared-gaussian"

@@ -23,9 +23,10 @@ from ..accounting import (
     gaussian_epsilon,
 )
 from ..accounting._errors import without_warnings
-from ..accounting._ledger.context import FormChecked, block_at_hand, without_accountant
+from ..accounting._ledger.context import block_at_hand, without_accountant
 from ..accounting._ledger.planned_fits import (
     Composition,
+    FormChecked,
     composition_of,
     estimators_within,
     fitted_within,

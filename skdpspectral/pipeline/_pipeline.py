@@ -55,11 +55,11 @@ from ..accounting import (
     split_mu,
 )
 from ..accounting._composition import sampled_gaussian
-from ..accounting._ledger.context import SHARES_OF_STEPS, StepShare
 from ..accounting._ledger.planned_fits import (
     Composition,
     Rows,
     Step,
+    StepShare,
     branches,
     composition_of,
     estimators_within,
@@ -771,7 +771,7 @@ class StepBudgets:
     def _remarks(self) -> Iterator[str]:
         if len(self.weights) > 1:
             said = ", ".join(f"{path} {w:.3g}" for path, w in self.weights.items())
-            yield f"{SHARES_OF_STEPS}{said}."
+            yield f"Its steps have these shares of the cost (mu**2): {said}."
 
     def close(self) -> None:
         """End all shares: from now on steps have their own budgets."""

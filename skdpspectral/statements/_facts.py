@@ -7,8 +7,8 @@ import math
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import Any
 
 from ..accounting import PrivacyAccountant
@@ -36,36 +36,15 @@ EXTERNAL = "approximate-dp"
 _CURVES = {"sampled-gaussian", "subsampled-gaussian", "approximate-dp"}
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a statement has, in values of JSON; None for infinite numbers."""
+class Facts(SimpleNamespace):
+    """What a statement has, in values of JSON that :func:`_facts` lists."""
 
-    kind: str
-    name: str
-    why_not: str | None  # there is no guarantee
-    epsilon: float | None
-    delta: float
-    mu: float | None  # unless all mechanisms are Gaussian
-    distance: float | None  # total variation, unless epsilon and delta alone bound it
-    unit: str
-    neighbors: str
-    assumptions: list[str]
-    seeded: bool
-    budget: dict[str, float] | None
-    ledger: dict[str, Any] | None
-    entries: list[dict[str, Any]]  # groups of equal plans and labels, some of n_groups
-    n_groups: int
-    kinds: list[str]
-    n_clients: int
-    parties: list[str]  # as _parties yields them
-    n_units: int | None  # rows that a fit has seen, if public
-    stated: dict[str, Any]
-    versions: dict[str, str]
-
-    def __post_init__(self) -> None:
-        for name in NUMBERS:  # also of a record of anybody's
-            check_number(name, self.stated.get(name))
-        check_number("n_units", self.n_units)
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        numbers = {name: self.stated.get(name) for name in NUMBERS}
+        for name, number in (*numbers.items(), ("n_units", self.n_units)):
+            if number is not None and not (type(number) is int and number >= 1):
+                raise ValueError(f"{name} must be at least 1, got {shown(number)}")
 
     @property
     def private(self) -> bool:
@@ -104,17 +83,12 @@ class Facts:
         return [PrivacyPlan.from_json(json.dumps(own["plan"])) for own in self.entries]
 
 
-def check_number(name: str, number: Any) -> None:
-    """Refuse a number of rows or users that nobody can have."""
-    if number is not None and not (type(number) is int and number >= 1):
-        raise ValueError(f"{name} must be at least 1, got {shown(number)}")
-
-
 def facts_in(record: Mapping[str, Any]) -> Facts:
-    """Return the facts of a record; TypeError or ValueError for no record of ours."""
+    """Return the facts of a record; an error for no record of ours."""
     if record["format"] != FORMAT:
         raise ValueError(f"the statement is not of the format {FORMAT}")
-    return Facts(**{field.name: record[field.name] for field in fields(Facts)})
+    words = ("format", "title", "claim")
+    return Facts(**{k: value for k, value in record.items() if k not in words})
 
 
 def software_versions() -> dict[str, str]:
@@ -194,23 +168,25 @@ def _facts(kind: str, name: str, found: Any, **more: Any) -> Facts:
     own = {
         "kind": kind,
         "name": name,
-        "why_not": next(iter(void), None),
-        "epsilon": finite(epsilon),
+        "why_not": next(iter(void), None),  # there is no guarantee
+        "epsilon": finite(epsilon),  # None if it is infinite
         "delta": found.delta,
+        # Unless all mechanisms are Gaussian.
         "mu": None if total.curves or total.failure else finite(total.mu),
-        "distance": total.distance,
+        "distance": total.distance,  # None if epsilon and delta alone bound it
         "unit": unit,
         "neighbors": neighbors,
         "assumptions": sorted({str(e.assumption) for e in entries} - {"none"}),
         "seeded": any(entry.seeded for entry in entries),
         "budget": budget,
         "ledger": None,
+        # Groups of equal plans and labels, some of n_groups.
         "entries": list(map(_group, alike.values(), plans))[:MOST_SHOWN],
         "n_groups": len(plans),
         "kinds": sorted({m.kind for plan in plans for m in plan.releases()}),
         "n_clients": len(set(blocks)),
         "parties": sorted({how for plan in plans for how in _parties(plan)}),
-        "n_units": None,
+        "n_units": None,  # rows that a fit has seen, if public
     }
     return Facts(**{**own, **more})
 

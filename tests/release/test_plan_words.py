@@ -146,7 +146,7 @@ def test_what_remains_explains_itself(n_fits):
     )
     accountant.charge(DPPCA(1, epsilon=0.87).privacy_plan(1000, 5))
     left = accountant.remaining(n_fits)
-    assert repr(left) == f"Spent(epsilon={left.epsilon!r}, delta=1e-06)"
+    assert repr(left) == f"Remaining(epsilon={left.epsilon!r}, delta=1e-06)"
     assert left == (left.epsilon, 1e-6)
     most = f"{floored(left.epsilon):g}"
     fits = f"a fit of up to epsilon={most} still fits."

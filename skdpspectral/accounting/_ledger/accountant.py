@@ -59,16 +59,13 @@ class PrivacyAccountant:
         Neighbor relation of the stated totals: "replace-one", "add-remove-one" or
         "zero-out-one". Must be given together with `unit`.
     failures : float or None, default=None
-        Part of `delta` that a new ledger reserves for mechanisms that are not Gaussian:
-        fits on samples, and the deltas of other tools and of models (:ref:`filters`).
-        None reserves a tenth of `delta`, which costs Gaussian mechanisms 0.4 to 0.5 %
-        of mu. With 0 their limit is exact, and fits on samples cost as much as
-        without sampling.
+        Part of `delta` that a new ledger reserves for fits on samples, and for deltas
+        of other tools and of models (:ref:`filters`). None reserves a tenth, for 0.4 to
+        0.5 % of mu. With 0, fits on samples cost as much as without sampling.
     pure : float or None, default=None
         Part of `epsilon` that a new ledger reserves for :meth:`charge_external`. None
-        reserves the epsilon of the first entry if that entry is external, and 0
-        otherwise. External entries beyond this part cost as much as a Gaussian
-        mechanism that covers them, which is expensive unless their epsilons are small.
+        reserves the epsilon of a first entry that is external. Beyond it, external
+        entries cost as much as Gaussian mechanisms that cover them (:ref:`filters`).
 
     Raises
     ------
@@ -80,17 +77,15 @@ class PrivacyAccountant:
 
     Notes
     -----
-    Gaussian mechanisms compose exactly, even if they are chosen adaptively: ``mu**2``
-    adds up (:ref:`composition`). A budget that is fixed in advance is valid even if you
-    choose each fit after seeing earlier results. Without a budget, ``spent`` is not
-    valid if it is quoted at a time chosen by the results.
+    Gaussian mechanisms compose exactly: ``mu**2`` adds up (:ref:`composition`). A
+    budget is valid even if you choose each fit after seeing earlier results. Without
+    one, ``spent`` is not valid if results chose when to quote it.
 
     The object is a handle. Copies, clones and pickles share one ledger, also in worker
     processes, and unpickling never creates a ledger. A ``with`` block applies to
-    estimators without an accountant that are fitted in its thread or asyncio task, and
-    to those that are made, cloned or pickled in it, wherever they are fitted. An
-    estimator *created* in a worker process ignores the block, so pass the accountant as
-    a parameter (:ref:`user guide <ledger>`).
+    estimators without an accountant that are fitted in its thread or asyncio task, or
+    made, cloned or pickled in it. An estimator *created* in a worker process ignores
+    the block: pass it the accountant (:ref:`user guide <ledger>`).
 
     Examples
     --------
@@ -188,9 +183,8 @@ class PrivacyAccountant:
     def named(self, label: str) -> PrivacyAccountant:
         """Return a handle of the same ledger that adds a label to its entries.
 
-        A label does not change costs: entries with different labels compose
-        sequentially, since they may concern the same rows. Use a ledger for each set of
-        rows if no row, and no user, is in two of them.
+        Entries with different labels may concern the same rows, and cost the same. Use
+        a ledger for each set of rows if no row, and no user, is in two of them.
 
         Parameters
         ----------
@@ -414,10 +408,9 @@ class PrivacyAccountant:
         Notes
         -----
         The cost of Gaussian mechanisms is exact. Other mechanisms are composed with
-        privacy loss distributions, an upper bound that holds for mechanisms that were
-        not chosen based on earlier results. Budgets are enforced by other means
-        (:ref:`filters`), so less may be left to spend than this suggests. The total is
-        at most what these means count, and so never exceeds a budget.
+        privacy loss distributions, an upper bound if earlier results did not choose
+        them. Budgets are enforced by other means (:ref:`filters`), so less may be left
+        than this suggests, and the total never exceeds a budget.
         """
         return self._totals().spent(delta)
 
@@ -446,9 +439,9 @@ class PrivacyAccountant:
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """All entries, oldest first; ``pandas.DataFrame(accountant.ledger)`` works.
 
-        Each entry is a named tuple. `epsilon`, `delta` and `mu` are the cost of the fit
-        alone, `ledger_mu` is its cost in the ledger's unit and relation, and `plan`
-        contains all details (:meth:`~skdpspectral.mechanisms.PrivacyPlan.from_json`).
+        Of a named tuple, `epsilon`, `delta` and `mu` are the cost of the fit alone, and
+        `ledger_mu` is that in the ledger's unit and relation. `plan` has all details
+        (:meth:`~skdpspectral.mechanisms.PrivacyPlan.from_json`).
         """
         with store.transaction(self._path, self._id, keep=False) as locked:
             return tuple(locked.entries())

@@ -133,10 +133,9 @@ def separate_ledger(plan: PrivacyPlan) -> str:
 
 
 def restated(curve: Curve, factor: float) -> Curve:
-    r"""Return the guarantee for a chain of k = 1, 2 or 4 changes.
+    r"""Return the guarantee for a chain of k = 1, 2 or 4 changes; samples help one.
 
-    A pair becomes :math:`(k \epsilon, \sum_{i < k} e^{i \epsilon} \delta)`. Samples do
-    not help where more than one unit is replaced.
+    A pair becomes :math:`(k \epsilon, \sum_{i < k} e^{i \epsilon} \delta)`.
     """
     if factor == 1.0:
         return curve
@@ -230,8 +229,7 @@ class Budget:
     def share_of(self, cost: Total, room: Share, n: int = 1) -> Share:
         """Return the part of `room` that `n` successive fits take.
 
-        Where d can be chosen, its part of the failures left equals that of m**2 in the
-        cost left: k equal fits that use everything use D / k each.
+        Where d can be chosen, k equal fits that use everything use D / k each.
         """
         own, pairs = Fraction(cost.failure), pairs_of(cost.curves)
         if pairs is None:

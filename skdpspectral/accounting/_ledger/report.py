@@ -45,9 +45,6 @@ class Remaining(Spent):
     failures: float
     pure: float
 
-    def __repr__(self) -> str:
-        return f"Spent(epsilon={self.epsilon!r}, delta={self.delta!r})"
-
     def __str__(self) -> str:
         standing = self.standing
         if standing.budget is None:

@@ -1,16 +1,13 @@
 """Where a ledger is: a SQLite file, or the tables of a PostgreSQL server.
 
-A charge is one transaction under one lock, and is written to disk when it is
-acknowledged. Nothing is open between charges, so that pickles, copies and forks of an
-accountant have nothing to share but an address.
+A charge is one transaction under one lock, and is on disk when it is acknowledged.
+Nothing is open between charges: copies and forks of an accountant share an address.
 
 The lock of a file is an ``flock`` of a second file beside it: SQLite's own locks end
 when anything else in the process reads the file and closes it again. A process holds
 one ledger at a time; forks wait for that, and a child that was forked by the thread of
-a charge is refused (:meth:`Transaction.execute`). A journal that is deleted at each
-commit, unlike a write-ahead log, leaves nothing beside the file that a copy would lack.
-
-A ledger of another version is refused, and never changed.
+a charge is refused. A journal that is deleted at each commit, unlike a write-ahead log,
+leaves nothing beside the file that a copy would lack.
 """
 
 from __future__ import annotations
