@@ -27,7 +27,15 @@ from .._tables.table import CLIENTS, deferred_users, read_users, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
-from ..mechanisms import Concern, ParallelPlan, Remark, Unit, check_count, check_real
+from ..mechanisms import (
+    Concern,
+    ParallelPlan,
+    PrivacyPlan,
+    Remark,
+    Unit,
+    check_count,
+    check_real,
+)
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import Rounds
 from ._federated_task import Registration, SpectralTask
@@ -159,6 +167,12 @@ def _by_name(parameter: str, given, groups: Sequence[Group]) -> dict[str, Any]:
                 f"{parameter} has no entry for the client {str(names[client])!r}"
             )
     return {name: given[client] for client, name in names.items()}
+
+
+def _remarked(plans: Mapping[str, PrivacyPlan], remark: Remark) -> ParallelPlan:
+    """Return plans of clients as one, with a remark in each."""
+    found = {n: replace(p, remarks=(*p.remarks, remark)) for n, p in plans.items()}
+    return ParallelPlan.of(found)
 
 
 _UNCHECKED = Remark(
@@ -303,13 +317,10 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             raise ValueError(f"clients: {error}") from None
 
     def _plan_of(self, rounds: Rounds, by_user: bool = False) -> ParallelPlan:
-        plans = {name: party.plan for name, party in rounds.parties.items()}
-        if by_user:
-            for name, own in plans.items():
-                plans[name] = replace(own, unit=Unit.USER, one_row_each=True)
-        if self.noise_seed is not None:
-            plans = {name: replace(own, seeded=True) for name, own in plans.items()}
-        return ParallelPlan.of(plans)
+        own: dict[str, Any] = {"seeded": self.noise_seed is not None}
+        own |= {"unit": Unit.USER, "one_row_each": True} if by_user else {}
+        parties = rounds.parties.items()
+        return ParallelPlan.of({n: replace(one.plan, **own) for n, one in parties})
 
     @unweighted
     def fit(self, X, y=None, *, clients=None, users=None) -> Self:
@@ -393,11 +404,8 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         private = all(value not in (None, np.inf) for value in epsilon.values())
         delta = {name: row.delta for name, row in known.items()}
         fitted.set_params(epsilon=epsilon if private else None, delta=delta)
-        plans = {
-            name: replace(party.plan, remarks=(*party.plan.remarks, _UNCHECKED))
-            for name, party in rounds.parties.items()
-        }
-        fitted.privacy_ = ParallelPlan.of(plans)
+        plans = {name: party.plan for name, party in rounds.parties.items()}
+        fitted.privacy_ = _remarked(plans, _UNCHECKED)
         fitted.n_samples_ = sum(row.n_samples for row in known.values())
         fitted.n_features_in_ = task.n_features
         if task.feature_names is not None:
@@ -428,12 +436,8 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         )
         if not averaged and len(self.clients_) > 1:
             said += ', or aggregation="matrix"'
-        remark = self._warned_of_noise(said)
-        plans = {
-            name: replace(own, remarks=(*own.remarks, remark))
-            for name, own in self.privacy_.blocks
-        }
-        self.privacy_ = ParallelPlan.of(plans)
+        plans = dict(self.privacy_.blocks)
+        self.privacy_ = _remarked(plans, self._warned_of_noise(said))
 
     def _set_outcome(self, found: dict[str, Any]) -> None:
         """Set what is known: new with every fit, or not there."""

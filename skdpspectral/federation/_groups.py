@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -152,7 +153,8 @@ class GroupRounds(Session):
             values = sum(part.astype(np.int64) for part in parts) * task.unit(step)
         else:
             noise_std *= math.sqrt(len(task.masked) / task.n_shares)
-            values = sum(map(from_halves, parts)).astype(np.int64) * task.unit(step)
+            words: Any = sum(map(from_halves, parts))
+            values = words.astype(np.int64) * task.unit(step)
         # Clipped to the bound of all users' sum: a client that lies cannot exceed it.
         most = mechanism.magnitude
         values = np.clip(np.reshape(values, mechanism.shape), -most, most)
