@@ -171,16 +171,13 @@ class RowMean(Statistic):
         more = self._more
         return calibrate_alike([self.name], self._moved, mu, self._shape, **more)
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Any:
-        """Release the mean of a kernel's sums, at their place in zeros if it is given.
+    def mean(self, rows: Any, walk: RowWalk, kernel: Any) -> np.ndarray:
+        """Return the exact mean of a kernel's sums over the rows of a walk."""
+        return reduce_rows(rows, walk, kernel) / self.n_samples
 
-        Rows are mapped; ``place`` writes sums of seen columns among those of all.
-        """
-        walk, kernel, *place = given
-        mean = reduce_rows(rows, walk, kernel) / self.n_samples
-        for put in place:
-            mean = put(np.zeros(self._shape), mean)
-        return release(self.name, mean, overwrite=True)
+    def run(self, release: Any, rows: Any, *given: Any) -> Any:
+        """Release this mean."""
+        return release(self.name, self.mean(rows, *given), overwrite=True)
 
     def noise_std(self, release: Any) -> float:
         """Return the planned deviation of the noise; 0 without privacy."""
@@ -339,24 +336,22 @@ class ResidualMoments(RowMean):
         self._off[packed_diagonal(order)] = math.sqrt(_SCORE_WEIGHT)
 
     def run(self, release: Any, rows: Any, *given: Any) -> kernels.Scores:
-        """Release moments of mapped rows, for the given columns and targets."""
-        row_map, kept, targets = given
-        order, at = self._order, np.ix_(kept, kept)
-
-        def put(exact, sums):
-            for j, found in zip(targets, sums, strict=True):
-                square = np.zeros((order, order))
-                square[at] = found[:, 1:]
-                exact[j, kept] = found[:, 0]
-                exact[j, order:] = pack_lower(square) * self._off
-            return exact
-
+        """Release moments of mapped rows, for columns, targets and their units."""
+        row_map, kept, targets, units = given
+        order, exact = self._order, np.zeros(self._shape)
         kernel = partial(_sums_of_scores, order=len(kept), n_targets=len(targets))
-        found = super().run(release, rows, RowWalk(row_map), kernel, put)[targets]
+        means = self.mean(rows, RowWalk(row_map), kernel)
+        for j, found in zip(targets, means, strict=True):
+            square = np.zeros((order, order))
+            square[np.ix_(kept, kept)] = found[:, 1:]
+            exact[j, kept] = found[:, 0]
+            exact[j, order:] = pack_lower(square) * self._off
+        found = release(self.name, exact, overwrite=True)[targets]
         squares = [unpack_lower(each / self._off, order) for each in found[:, order:]]
         squares = np.reshape(squares, (-1, order, order))[:, kept][:, :, kept]
+        squares = squares * units[:, None, None] ** 2
         noise = np.full(len(targets), self.noise_std(release))
-        return kernels.Scores(found[:, kept], squares, noise)
+        return kernels.Scores(found[:, kept] * units[:, None], squares, noise * units)
 
 
 def _sums_of_scores(blocks, order: int, n_targets: int) -> np.ndarray:
@@ -451,18 +446,24 @@ class RegressionMoments(Combination):
         n_targets: int,
         mu: float,
         *,
-        boxes: tuple[Box | None, Box | None] = (None, None),
-        target_units: tuple[float, float] | None = None,
-        square: float | None = None,
-        intervals: bool = False,
-        blocks: np.ndarray | None = None,
-        basis: str = "linear",
+        boxes: tuple[Box | None, Box | None],
+        target_units: tuple[float, float] | None,
+        square: float | None,
+        intervals: bool,
+        blocks: np.ndarray | None,
+        basis: str,
     ) -> None:
         self.n_samples, self._mu, self.square = n_samples, mu, square
         self.widths = {"X": n_features, "y": n_targets}
         self.boxes = dict(zip(self.widths, boxes, strict=True))
         self.units = {"X": None if square is None else (0.0, 1.0), "y": target_units}
         self.blocks = np.full(n_features, -1) if blocks is None else blocks
+        # Public bounds of all columns, infinite if there are none.
+        self._edges = np.full((2, n_features + n_targets), [[-np.inf], [np.inf]])
+        places = slice(n_features), slice(n_features, None)
+        for place, box in zip(places, boxes, strict=True):
+            if box is not None:
+                self._edges[:, place] = box.low, box.high
         parts, shares = self._parts_of_units()
         shares["moment"] = 1.0 - sum(shares.values())
         reach = mu * math.sqrt(shares["moment"])
@@ -622,15 +623,12 @@ class RegressionMoments(Combination):
         inputs, last = standard.inputs, self.n_columns
         targets = columns[len(columns) - n_targets :] - p + last - self.widths["y"]
         kept = np.concatenate([inputs, targets, [last]]).astype(int)
-        joint, at = rows.of("X", "y"), np.ix_(kept, kept)
-
-        def put(exact, moment):
-            exact[at] = moment
-            return exact
-
+        exact, at = np.zeros((last + 1, last + 1)), np.ix_(kept, kept)
         walk = RowWalk(partial(row_map, **more), rows_per_block(last))
         kernel = partial(sum_of_outer_products, n_features=len(kept))
-        released = self.moment.run(release, joint, walk, kernel, put)[at]
+        joint = rows.of("X", "y")
+        exact[at] = self.moment.mean(joint, walk, kernel)
+        released = release(self.moment.name, exact, overwrite=True)[at]
         # In units of the targets themselves.
         divisor = np.ones(len(kept))
         divisor[len(inputs) : -1] = weight
@@ -665,21 +663,13 @@ class RegressionMoments(Combination):
             center = parts["center"].run(release, rows.of("X"))
         return Units(center, np.where(half > 0.0, 0.5 * half, 1.0), half > 0.0)
 
-    def _edges(self) -> list[np.ndarray]:
-        """Return public bounds of all columns, infinite if there are none."""
-        ends = []
-        for width, box in zip(self.widths.values(), self.boxes.values(), strict=True):
-            endless = np.full(width, np.inf)
-            ends.append((-endless, endless) if box is None else (box.low, box.high))
-        return [np.concatenate(side) for side in zip(*ends, strict=True)]
-
     def _limits(self, units: Units, noise: float) -> tuple[np.ndarray, np.ndarray]:
         """Return clipping limits: bounds, and many deviations from the mean."""
-        low, high = self._edges()
         reach = FARTHEST if noise else math.inf
         with np.errstate(all="ignore"):
             spread = np.where(units.seen, reach * units.scale, math.inf)
             inner = units.center - spread, units.center + spread
+        low, high = self._edges
         return np.maximum(inner[0], low), np.minimum(inner[1], high)
 
     def _mean_squares(self, release, rows, units: Units) -> tuple[float, float]:
@@ -690,7 +680,7 @@ class RegressionMoments(Combination):
             n_features = self.square
         if "square" not in parts:
             return float(n_features), float(n_targets)
-        low, high = self._edges()
+        low, high = self._edges
         edges = np.maximum(abs(low - units.center), abs(high - units.center))
         in_box = units.seen & np.isfinite(edges)
         longest = math.sqrt(float(np.sum((edges / units.scale)[in_box] ** 2)))
@@ -756,8 +746,8 @@ class RegressionMoments(Combination):
                 reach=reach,
                 far=name == "far",
             )
-            of = part.run(release, rows, row_map, kept, targets[len(inputs) :])
-            scores.append(of.times(reach * radius))
+            given = kept, targets[len(inputs) :], reach * radius
+            scores.append(part.run(release, rows, row_map, *given))
             estimate = first + inverse.matrix @ scores[0].means.T
         # Others have no mean square of 1 before they are weighted.
         ones = (blocks < 0) & ("X" in self.parts() or self.square is not None)

@@ -254,8 +254,12 @@ def pursue(block, scores, squares, rules, n_steps, fit, step, rest=None):
             break
         moving, rest = moving[tried], rest[tried]
         block, scores = block.take(tried), per_user.take(scores, tried)
-        given = (current.take(tried), support[tried], own_step[tried])
-        current, own_step = _stepped(block, scores, *given, rules)
+        current, own_step = current.take(tried), own_step[tried]
+        allowed = rules.allowed(block.counts)
+        new = least_squares(block, scores, support[tried], allowed, rules)
+        better = new.loss < current.loss
+        current = new.where(better, current)
+        own_step = np.where(better, own_step, 0.5 * own_step)
         now = residual_gradients(block, current.residual)
         fit, step[moving], gradient[moving] = fit.put(moving, current), own_step, now
     return fit, step, gradient
@@ -273,14 +277,6 @@ def _moves(block, gradient, rest, fit, step, rules):
     support = per_user.largest(size, rules.sparsity)
     features = used_features(support, rules.allowed(block.counts))
     return support, np.flatnonzero((features != fit.features).any(axis=1))
-
-
-def _stepped(block, scores, fit, support, step, rules):
-    """Take steps to supports that lower the loss; halve the others."""
-    allowed = rules.allowed(block.counts)
-    new = least_squares(block, scores, support, allowed, rules)
-    better = new.loss < fit.loss
-    return new.where(better, fit), np.where(better, step, 0.5 * step)
 
 
 def thresholding_pursuit(
@@ -490,9 +486,8 @@ def start_moments(block: Block) -> np.ndarray:
     return packed_outer(np.where(np.isfinite(s), s, 0.0))
 
 
-def leading_directions(total: np.ndarray, rank: int, n_features: int) -> np.ndarray:
-    """Return leading eigenvectors, (d, r), by value, of a packed matrix."""
-    matrix = unpack_symmetric(total[None], n_features)[0]
+def leading_directions(matrix: np.ndarray, rank: int) -> np.ndarray:
+    """Return leading eigenvectors of a symmetric matrix, (d, r)."""
     return np.linalg.eigh(matrix)[1][:, ::-1][:, :rank]
 
 
@@ -606,25 +601,27 @@ class AlternatingSolver:
 
     def start(self, init) -> np.ndarray:
         """Return the start of a name, or the given array."""
-        d = self.rows.n_features
-        if self.rules.fixed:  # pooled least squares, for weights of one
-            right = self._sum(_correlations, d)
+        d, rules = self.rows.n_features, self.rules
+        alone = replace(rules, ridge_shared=0.0, prior=np.zeros(0), fixed=False)
+
+        def correlations(block: Block):
+            return (block.y[:, None] @ block.X)[:, 0].sum(axis=0)
+
+        def squares_beside_sparse_parts(block: Block):
+            empty = np.zeros((len(block), 0, block.X.shape[1]))
+            squares = self.rows.column_squares(block)
+            fit = thresholding_pursuit(block, empty, squares, alone, COLD_STEPS)
+            s = (fit.residual[:, None] @ block.X)[:, 0]
+            s /= np.maximum(block.counts, 1)[:, None]
+            return s.T @ s
+
+        if rules.fixed:  # pooled least squares, for weights of one
+            right = self._sum(correlations, d)
             return self.shared_step(np.ones((self.rows.n_users, 1)), right[:, None])
         if not isinstance(init, str):
             return init
-        total = self._sum(self._residual_correlations, d, d)
-        return np.linalg.eigh(total)[1][:, ::-1][:, : len(self.rules.prior)]
-
-    def _residual_correlations(self, block: Block) -> np.ndarray:
-        """Return the sum of s s' for users' correlations beside their sparse parts."""
-        none = {"prior": np.zeros(0), "fixed": False}
-        alone = replace(self.rules, ridge_shared=0.0, **none)
-        empty = np.zeros((len(block), 0, block.X.shape[1]))
-        squares = self.rows.column_squares(block)
-        fit = thresholding_pursuit(block, empty, squares, alone, COLD_STEPS)
-        s = (fit.residual[:, None] @ block.X)[:, 0]
-        s /= np.maximum(block.counts, 1)[:, None]
-        return s.T @ s
+        total = self._sum(squares_beside_sparse_parts, d, d)
+        return leading_directions(total, len(rules.prior))
 
     # -- the alternation -----------------------------------------------------------
 
@@ -784,10 +781,6 @@ def _finite(array: np.ndarray) -> np.ndarray:
     if not np.isfinite(array).all():
         raise np.linalg.LinAlgError("numbers are out of the range of float64")
     return array
-
-
-def _correlations(block: Block) -> np.ndarray:
-    return (block.y[:, None] @ block.X)[:, 0].sum(axis=0)
 
 
 def _greedy_fit(block, scores, squares, rules, n_steps) -> LocalFit:

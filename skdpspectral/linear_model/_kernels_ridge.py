@@ -242,12 +242,6 @@ class Scores(NamedTuple):
     squares: np.ndarray
     noise: np.ndarray
 
-    def times(self, units: np.ndarray) -> Scores:
-        """Return them in the units (k,) of the targets."""
-        by = units[:, None]
-        squares = self.squares * by[:, :, None] ** 2
-        return Scores(self.means * by, squares, self.noise * units)
-
 
 class Weighted(NamedTuple):
     """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).

@@ -374,25 +374,16 @@ class SharedDirections(Statistic):
         """Release what is planned, and return the model that it leaves.
 
         Every user contributes to a release from their own rows and earlier releases
-        alone; nothing else that is computed here depends on more than one user.
-
-        `start`, (n_features, rank), is public; None where it is released. `scale`,
-        public, divides the features. `progress` is told of every release of U. The
-        directions are orthonormal, unless weights are fixed; the weights are public.
+        alone; nothing else that is computed here depends on more than one user. `start`
+        is public, and None where it is released.
         """
-        U = start if self.rank else np.zeros((self.n_features, 0))
-        if self.n_releases:  # and not given, and kept, or none at all
-            U = self._directions(release, rows, start, progress.step)
-        n_iter = max(self.n_releases, 1)
-        return SharedModel(U, scale, self.rules.prior, n_iter=n_iter)
-
-    def _directions(self, release, rows, start, progress) -> np.ndarray:
+        start = start if self.rank else np.zeros((self.n_features, 0))
         U, first = start, 1
         if self.release_start:
             total = released_sum(release, "start", rows, _start_sums, self.n_jobs)
-            U = _kernels_lrs.leading_directions(total, self.rank, self.n_features)
-            progress(1)
-            first = 2
+            matrix = _kernels_lrs.unpack_symmetric(total[None], self.n_features)[0]
+            U, first = _kernels_lrs.leading_directions(matrix, self.rank), 2
+            progress.step(1)
         # Without directions, the first contribution is that of one model.
         rules = replace(self.rules, sparsity=0) if self.rules.fixed else self.rules
         if self._rounds:
@@ -401,9 +392,10 @@ class SharedDirections(Statistic):
             answers = partial(self._answers, U=U, rules=rules, units=clips)
             total = released_sum(release, name, rows, answers, self.n_jobs)
             U = self._solved(total, release.plan[name].noise_std, clips)
-            progress(step)
+            progress.step(step)
             rules = self.rules
-        return U
+        n_iter = max(self.n_releases, 1)
+        return SharedModel(U, scale, self.rules.prior, n_iter=n_iter)
 
     def _answers(self, block, rows, U, rules, units=(1.0, 1.0)) -> Iterator:
         """Yield the users' moments at U, in some units, a few users at a time."""

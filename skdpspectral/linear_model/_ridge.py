@@ -198,19 +198,15 @@ class MomentModel(TableEstimator):
         """Return a mask of the columns, of features or of the basis, that are seen."""
         return ~self.unseen_features_[self._basis().sources()].any(axis=1)
 
-    def _kinds(self) -> np.ndarray:
-        """Return the kinds of regressors, which have a prior variance each."""
-        kinds = self._basis().kinds(self.blocks_)[self._seen_columns()]
-        return np.append(kinds, kernels.CONSTANT)
-
     def _set_coefficients(self) -> None:
         """Compute the coefficients, with one row or entry per target."""
         moment, seen = self._moment(), ~self.unseen_targets_
         self.alpha_ = np.full(len(seen), np.inf)
         with blas_threads(len(moment.regressors)):
             if isinstance(self.alpha, str):
-                alike = self._shrinks_alike
-                found, floors = kernels.chosen(moment, self._kinds(), alike)
+                kinds = self._basis().kinds(self.blocks_)[self._seen_columns()]
+                kinds = np.append(kinds, kernels.CONSTANT)
+                found, floors = kernels.chosen(moment, kinds, self._shrinks_alike)
                 self.alpha_[seen] = self.n_samples_ * floors
             else:
                 found = kernels.penalized(moment, float(self.alpha))
