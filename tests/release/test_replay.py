@@ -224,9 +224,7 @@ CLIPPED = {
         rng(), FederatedDPPCA(1, clip_norm=2.0), "array"
     ),
     "_statistics.centered": lambda: row_cases(rng(), DPPCA(1, epsilon=1000.0), "array"),
-    "linear_model._joint_moment": lambda: row_cases(
-        rng(), DPRidge(epsilon=200.0), "array"
-    ),
+    "linear_model._ridge": lambda: row_cases(rng(), DPRidge(epsilon=200.0), "array"),
     "_statistics.user_sums": lambda: user_cases(
         rng(), LRSMLPRegressor(2, solver=FEW_STEPS), "array"
     ),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skdpspectral.linear_model import _kernels_ridge as kernels
-from skdpspectral.linear_model._joint_moment import (
+from skdpspectral.linear_model._ridge import (
     ResidualMoments,
     StandardRows,
     _standardize,
