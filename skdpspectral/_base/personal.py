@@ -13,8 +13,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg import per_user
-from .._tables.columns import refuse_masked
-from .._tables.ids import IdIndex
+from .._tables.columns import IdIndex, refuse_masked
 from .._tables.table import UserTable, check_targets, table_shape
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn

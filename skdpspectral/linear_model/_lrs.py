@@ -830,7 +830,7 @@ class LRSRegressor(
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
             Features of all rows in any order, with the columns of users and offsets;
-            never modified. Dask collections are read into memory (:ref:`clusters`).
+            never modified.
         y : array-like of shape (n_rows,)
             Targets.
         {users_of_fit}
@@ -1016,7 +1016,7 @@ class LRSRegressor(
     def _unread(self, X, y, users) -> tuple:
         """Check the form of rows and targets; return the position of offsets, and d."""
         given = self._ids_of_fit(users), self.user_feature
-        table = deferred_users(self, X, *given, reset=True, on_cluster=True)
+        table = deferred_users(self, X, *given, reset=True)
         targets = deferred_targets(self, y, table.shape[0])
         offset = self._find_offset(X, table.shape[1])
         return table, targets, offset, table.shape[1] - (offset is not None)

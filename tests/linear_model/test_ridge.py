@@ -511,13 +511,14 @@ def test_maps_files_and_lists_give_the_same_bits(tmp_path):
     np.save(tmp_path / "X.npy", X)
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
+    dataset = pytest.importorskip("pyarrow.dataset")
     columns = {f"x{j}": X[:, j] for j in range(3)}
     parquet.write_table(pa.table(columns), tmp_path / "X.parquet", row_group_size=700)
     forms = [
         np.load(tmp_path / "X.npy", mmap_mode="r"),
         np.asfortranarray(X),
         X.tolist(),
-        parquet.ParquetFile(tmp_path / "X.parquet"),
+        dataset.dataset(tmp_path / "X.parquet"),
     ]
     for form in forms:
         np.testing.assert_array_equal(fits.fit(form, y.tolist()).coef_, expected)
