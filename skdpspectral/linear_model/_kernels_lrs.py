@@ -364,11 +364,7 @@ def exchange(block, scores, squares, fit, rules) -> LocalFit:
 
 
 def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
-    """Fit users from scratch: the best of several pursuits, with exchanges.
-
-    Hard-thresholding pursuit starts from w alone, and from `n_starts` runs of
-    orthogonal least squares.
-    """
+    """Fit users from scratch: the best of `n_starts` + 1 pursuits, with exchanges."""
     if rules.free or not rules.sparsity:
         return thresholding_pursuit(block, scores, squares, rules, n_steps)
     n_starts = min(n_starts, block.X.shape[2])
@@ -440,8 +436,7 @@ def packed_grams(block: Block, factors=1.0, out=None) -> np.ndarray:
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:
     """Return the (r d, r d) curvature of a packed element of Sym(r) (x) Sym(d).
 
-    `packed`, (r (r + 1) / 2, d (d + 1) / 2), is a product of :func:`packed_outer` and
-    :func:`packed_grams`. The result acts on the stacked columns of U.
+    It acts on the stacked columns of U.
     """
     inner = unpack_symmetric(packed, n_features)
     inner = inner.transpose(1, 2, 0).reshape(n_features**2, -1)
@@ -496,9 +491,8 @@ def user_moments(
 ) -> Iterator[np.ndarray]:
     """Yield packed (w w') (x) G/m and X'(y - X b) w'/m, a few users at a time.
 
-    `scores` is (XU)', (n_users, rank, height), `fit` has the users' parameters at U,
-    and `units` are divisors of the two parts. Vectors have the length n_curvature +
-    rank * n_features, and the memory layout of ``per_user.empty_stack``.
+    `fit` has the users' parameters at U, and `units` are divisors of the two parts.
+    Vectors have the memory layout of ``per_user.empty_stack``.
     """
     rank, d = scores.shape[1], block.X.shape[2]
     # y - X b = residual + X U w
@@ -582,10 +576,7 @@ class UserParameters:
 
 
 class AlternatingSolver:
-    """State of the alternation: U, the users' parameters, and the rules of their fits.
-
-    The prior of weights is their mean, updated in each iteration, if they are free.
-    """
+    """State of the alternation: the users' parameters, and the rules of their fits."""
 
     def __init__(self, rows: UserRows, rules, n_jobs=None):
         self.rows, self.rules = rows, rules
@@ -628,16 +619,15 @@ class AlternatingSolver:
     def fit(
         self, U: np.ndarray, max_iter: int, tol: float, progress: Callable
     ) -> tuple[np.ndarray, int, bool]:
-        """Alternate until U converges; return U, n_iter and whether it converged.
+        """Alternate until U converges, or ``progress(iteration, move)`` is true.
 
-        It stops if U moves by at most `tol`, after `max_iter` iterations, or if
-        ``progress(iteration, move)`` is true.
+        Returns U, the number of iterations, and whether U moved by at most `tol`.
         """
         move, iteration = np.inf, 0
         for iteration in range(1, max_iter + 1):
             gradient = self._local_steps(U, first=iteration == 1)
             U, move = self._move(U, gradient)
-            if not self.rules.fixed:
+            if not self.rules.fixed:  # weights shrink to their mean
                 mean = self.users.weights.mean(axis=0)
                 self.rules = replace(self.rules, prior=mean)
             if iteration % _REPAIR_EVERY == 0 and self.rules.sparsity:

@@ -419,8 +419,7 @@ class SharedDirections(Statistic):
     def _released_clips(self, release, rows, U, rules) -> np.ndarray:
         """Return the units of curvature and gradient; release the votes for medians.
 
-        Every vote tells by how much more of the users lie below than above the tried
-        norms; only the signs of the noisy sums are used.
+        Only the signs of the noisy sums of votes are used.
         """
         clips = np.array(self.clip_norms, dtype=np.float64)
         wanted = np.flatnonzero(np.isnan(clips))
@@ -974,11 +973,7 @@ class LRSRegressor(
         return Billboard(self._statistic(d), given, rows)
 
     def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
-        """Check the form of a group's rows; return the function that reads them.
-
-        `names` are those of the features, or None. ``read()`` returns users' rows and
-        ids.
-        """
+        """Check the form of a group's rows; return the function that reads them."""
         X = in_declared_order(X, names, list(self._columns_beside().items()))
         table, targets, offset, d = self._unread(X, y, users)
         scale = board.given[1]
