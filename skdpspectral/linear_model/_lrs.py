@@ -318,20 +318,21 @@ class SharedDirections(Statistic):
         return _kernels_lrs.n_curvature(self.rank, self.n_features)
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        width, whom = self._n_curvature + self.rank * self.n_features, self.neighbors
         votes = _VOTES.names if self._n_medians else []
         share = _MEDIAN_SHARE if votes else 0.0
         each = (1.0 - share) / max(self.n_releases, 1)
-        parts = [
+        parts: list[tuple[list[str], Callable, float]] = [
             (["start"] * self.release_start, self._planned_start, each),
             (votes, self._planned_votes, share / _BISECTIONS),
-            (self._rounds, self._planned_round, each),
+            (self._rounds, partial(planned_sum, width=width, neighbors=whom), each),
         ]
         shares = [share for names, _, share in parts for _ in names]
         costs = split_mu(mu, shares) if len(shares) > 1 else [mu]
         planned: list[Mechanism] = []
         for names, plan, _ in parts:
             if names:
-                planned += plan(names[0], costs[len(planned)]).repeated(names)
+                planned += plan(names[0], mu=costs[len(planned)]).repeated(names)
         return tuple(planned)
 
     def _planned_start(self, name: str, mu: float) -> Gaussian:
@@ -357,11 +358,6 @@ class SharedDirections(Statistic):
             magnitude=0.5 * MOST_USERS,
             lemma="votes",
         )
-
-    def _planned_round(self, name: str, mu: float) -> Gaussian:
-        """Plan a sum over users of one vector of norm at most 1."""
-        width = self._n_curvature + self.rank * self.n_features
-        return planned_sum(name, width, self.neighbors, mu)
 
     def remarks(self) -> tuple[str, ...]:
         if self.rank and not self.n_releases:

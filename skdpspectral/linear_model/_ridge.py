@@ -229,11 +229,6 @@ class Medians(Statistic):
         more = {"magnitude": float(self.n_samples), "lemma": "votes"}
         return _HALVINGS.planned(mu, moved, self.n_targets, **more)
 
-    def are_sure(self, mu: float) -> bool:
-        """Return whether all rows together outvote the noise at a total cost of mu."""
-        noise = math.sqrt(self.n_targets * _HALVINGS.n_steps) / mu
-        return _ROWS_PER_NOISE * noise < self.n_samples
-
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release medians of the columns of rows."""
 
@@ -487,7 +482,14 @@ class RegressionMoments(Combination):
         parts, shares = self._parts_of_units()
         shares["moment"] = 1.0 - sum(shares.values())
         reach = mu * math.sqrt(shares["moment"])
-        self._choose_basis(basis, n_samples * reach)
+        box, self.others = self.boxes["X"], 0.0
+        expanded = np.ones(n_features, dtype=bool)
+        if square is not None and box is not None:
+            # A step before hands on infinite limits of its numbers, cut to equal ones.
+            expanded = (box.high > 1.0) & (box.low < -1.0)
+            self.others = square - float(expanded.sum())
+        given = expanded, self.others, n_targets, n_samples * reach
+        self.basis = kernels.chosen_basis(basis, *given)
         width = len(self.basis.sources())
         self.n_columns = width + n_targets
         self.moment = joint_moment(n_samples, self.n_columns)
@@ -558,24 +560,14 @@ class RegressionMoments(Combination):
         reach = self.n_samples * self._mu * math.sqrt(share)
         return _PER_NOISE * math.sqrt(self.widths[name]) / reach
 
-    def _choose_basis(self, wanted: str, reach: float) -> None:
-        """Set the basis; `reach` is the number of rows times mu of the moment."""
-        box, self.others = self.boxes["X"], 0.0
-        expanded = np.ones(self.widths["X"], dtype=bool)
-        if self.square is not None and box is not None:
-            # A step before hands on infinite limits of its numbers, cut to equal ones.
-            expanded = (box.high > 1.0) & (box.low < -1.0)
-            self.others = self.square - float(expanded.sum())
-        given = expanded, self.others, self.widths["y"], reach
-        self.basis = kernels.chosen_basis(wanted, *given)
-
     def _constant_model(self, mu: float) -> Medians | BoxMeans | None:
         """Return what locates targets; None if noise outvotes all rows."""
         n, box = self.n_samples, self.boxes["y"]
         if box is not None:
             return BoxMeans(n, box, "target_means", _LIKELY_MEAN)
-        medians = Medians(n, self.widths["y"])
-        return medians if medians.are_sure(mu) else None
+        noise = math.sqrt(self.widths["y"] * _HALVINGS.n_steps) / mu
+        sure = _ROWS_PER_NOISE * noise < n  # all rows together outvote it
+        return Medians(n, self.widths["y"]) if sure else None
 
     def _is_hopeless(self, parts: dict, shares: dict) -> bool:
         """Return whether public numbers rule out useful coefficients."""
