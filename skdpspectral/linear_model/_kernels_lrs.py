@@ -254,8 +254,12 @@ def pursue(block, scores, squares, rules, n_steps, fit, step, rest=None):
             break
         moving, rest = moving[tried], rest[tried]
         block, scores = block.take(tried), per_user.take(scores, tried)
-        given = (current.take(tried), support[tried], own_step[tried])
-        current, own_step = _stepped(block, scores, *given, rules)
+        current, own_step = current.take(tried), own_step[tried]
+        allowed = rules.allowed(block.counts)
+        new = least_squares(block, scores, support[tried], allowed, rules)
+        better = new.loss < current.loss
+        current = new.where(better, current)
+        own_step = np.where(better, own_step, 0.5 * own_step)
         now = residual_gradients(block, current.residual)
         fit, step[moving], gradient[moving] = fit.put(moving, current), own_step, now
     return fit, step, gradient
@@ -273,14 +277,6 @@ def _moves(block, gradient, rest, fit, step, rules):
     support = per_user.largest(size, rules.sparsity)
     features = used_features(support, rules.allowed(block.counts))
     return support, np.flatnonzero((features != fit.features).any(axis=1))
-
-
-def _stepped(block, scores, fit, support, step, rules):
-    """Take steps to supports that lower the loss; halve the others."""
-    allowed = rules.allowed(block.counts)
-    new = least_squares(block, scores, support, allowed, rules)
-    better = new.loss < fit.loss
-    return new.where(better, fit), np.where(better, step, 0.5 * step)
 
 
 def thresholding_pursuit(
@@ -368,11 +364,7 @@ def exchange(block, scores, squares, fit, rules) -> LocalFit:
 
 
 def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
-    """Fit users from scratch: the best of several pursuits, with exchanges.
-
-    Hard-thresholding pursuit starts from w alone, and from `n_starts` runs of
-    orthogonal least squares.
-    """
+    """Fit users from scratch: the best of `n_starts` + 1 pursuits, with exchanges."""
     if rules.free or not rules.sparsity:
         return thresholding_pursuit(block, scores, squares, rules, n_steps)
     n_starts = min(n_starts, block.X.shape[2])
@@ -444,8 +436,7 @@ def packed_grams(block: Block, factors=1.0, out=None) -> np.ndarray:
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:
     """Return the (r d, r d) curvature of a packed element of Sym(r) (x) Sym(d).
 
-    `packed`, (r (r + 1) / 2, d (d + 1) / 2), is a product of :func:`packed_outer` and
-    :func:`packed_grams`. The result acts on the stacked columns of U.
+    It acts on the stacked columns of U.
     """
     inner = unpack_symmetric(packed, n_features)
     inner = inner.transpose(1, 2, 0).reshape(n_features**2, -1)
@@ -490,9 +481,8 @@ def start_moments(block: Block) -> np.ndarray:
     return packed_outer(np.where(np.isfinite(s), s, 0.0))
 
 
-def leading_directions(total: np.ndarray, rank: int, n_features: int) -> np.ndarray:
-    """Return leading eigenvectors, (d, r), by value, of a packed matrix."""
-    matrix = unpack_symmetric(total[None], n_features)[0]
+def leading_directions(matrix: np.ndarray, rank: int) -> np.ndarray:
+    """Return leading eigenvectors of a symmetric matrix, (d, r)."""
     return np.linalg.eigh(matrix)[1][:, ::-1][:, :rank]
 
 
@@ -501,9 +491,8 @@ def user_moments(
 ) -> Iterator[np.ndarray]:
     """Yield packed (w w') (x) G/m and X'(y - X b) w'/m, a few users at a time.
 
-    `scores` is (XU)', (n_users, rank, height), `fit` has the users' parameters at U,
-    and `units` are divisors of the two parts. Vectors have the length n_curvature +
-    rank * n_features, and the memory layout of ``per_user.empty_stack``.
+    `fit` has the users' parameters at U, and `units` are divisors of the two parts.
+    Vectors have the memory layout of ``per_user.empty_stack``.
     """
     rank, d = scores.shape[1], block.X.shape[2]
     # y - X b = residual + X U w
@@ -587,10 +576,7 @@ class UserParameters:
 
 
 class AlternatingSolver:
-    """State of the alternation: U, the users' parameters, and the rules of their fits.
-
-    The prior of weights is their mean, updated in each iteration, if they are free.
-    """
+    """State of the alternation: the users' parameters, and the rules of their fits."""
 
     def __init__(self, rows: UserRows, rules, n_jobs=None):
         self.rows, self.rules = rows, rules
@@ -606,41 +592,42 @@ class AlternatingSolver:
 
     def start(self, init) -> np.ndarray:
         """Return the start of a name, or the given array."""
-        d = self.rows.n_features
-        if self.rules.fixed:  # pooled least squares, for weights of one
-            right = self._sum(_correlations, d)
+        d, rules = self.rows.n_features, self.rules
+        alone = replace(rules, ridge_shared=0.0, prior=np.zeros(0), fixed=False)
+
+        def correlations(block: Block):
+            return (block.y[:, None] @ block.X)[:, 0].sum(axis=0)
+
+        def squares_beside_sparse_parts(block: Block):
+            empty = np.zeros((len(block), 0, block.X.shape[1]))
+            squares = self.rows.column_squares(block)
+            fit = thresholding_pursuit(block, empty, squares, alone, COLD_STEPS)
+            s = (fit.residual[:, None] @ block.X)[:, 0]
+            s /= np.maximum(block.counts, 1)[:, None]
+            return s.T @ s
+
+        if rules.fixed:  # pooled least squares, for weights of one
+            right = self._sum(correlations, d)
             return self.shared_step(np.ones((self.rows.n_users, 1)), right[:, None])
         if not isinstance(init, str):
             return init
-        total = self._sum(self._residual_correlations, d, d)
-        return np.linalg.eigh(total)[1][:, ::-1][:, : len(self.rules.prior)]
-
-    def _residual_correlations(self, block: Block) -> np.ndarray:
-        """Return the sum of s s' for users' correlations beside their sparse parts."""
-        none = {"prior": np.zeros(0), "fixed": False}
-        alone = replace(self.rules, ridge_shared=0.0, **none)
-        empty = np.zeros((len(block), 0, block.X.shape[1]))
-        squares = self.rows.column_squares(block)
-        fit = thresholding_pursuit(block, empty, squares, alone, COLD_STEPS)
-        s = (fit.residual[:, None] @ block.X)[:, 0]
-        s /= np.maximum(block.counts, 1)[:, None]
-        return s.T @ s
+        total = self._sum(squares_beside_sparse_parts, d, d)
+        return leading_directions(total, len(rules.prior))
 
     # -- the alternation -----------------------------------------------------------
 
     def fit(
         self, U: np.ndarray, max_iter: int, tol: float, progress: Callable
     ) -> tuple[np.ndarray, int, bool]:
-        """Alternate until U converges; return U, n_iter and whether it converged.
+        """Alternate until U converges, or ``progress(iteration, move)`` is true.
 
-        It stops if U moves by at most `tol`, after `max_iter` iterations, or if
-        ``progress(iteration, move)`` is true.
+        Returns U, the number of iterations, and whether U moved by at most `tol`.
         """
         move, iteration = np.inf, 0
         for iteration in range(1, max_iter + 1):
             gradient = self._local_steps(U, first=iteration == 1)
             U, move = self._move(U, gradient)
-            if not self.rules.fixed:
+            if not self.rules.fixed:  # weights shrink to their mean
                 mean = self.users.weights.mean(axis=0)
                 self.rules = replace(self.rules, prior=mean)
             if iteration % _REPAIR_EVERY == 0 and self.rules.sparsity:
@@ -784,10 +771,6 @@ def _finite(array: np.ndarray) -> np.ndarray:
     if not np.isfinite(array).all():
         raise np.linalg.LinAlgError("numbers are out of the range of float64")
     return array
-
-
-def _correlations(block: Block) -> np.ndarray:
-    return (block.y[:, None] @ block.X)[:, 0].sum(axis=0)
 
 
 def _greedy_fit(block, scores, squares, rules, n_steps) -> LocalFit:

@@ -73,11 +73,7 @@ def _least_floor(moment: Moment, values: np.ndarray) -> float:
 
 
 def penalized(moment: Moment, alpha: float) -> np.ndarray:
-    """Return coefficients of shape (P, k) for a penalty.
-
-    A penalty is on the squared coefficients, without the constant. Eigenvalues are
-    corrected for noise, and at least half of its deviation times the root of the order.
-    """
+    """Return coefficients of shape (P, k) for a penalty on all but the constant."""
     free = np.ones(len(moment.regressors))
     free[-1] = 0.0
     added = np.diag(free * (alpha / moment.n_samples))
@@ -195,9 +191,8 @@ def _constants(moment: Moment) -> tuple[np.ndarray, np.ndarray]:
 def _risk(moment, values, inverse, solution, terms, pooled):
     """Return each target's error above that of zeros, and the best factor.
 
-    All are in the basis of the eigenvectors; both have shape (k,). Where zeros are
-    better, the factor is 1, and the risk ranks the relatively most negative products
-    last.
+    Where zeros are better, the factor is 1, and the risk ranks the relatively most
+    negative products last.
     """
     explained, fitted = terms
     # Noise of several targets is independent: squares of its deviations add up.
@@ -242,12 +237,6 @@ class Scores(NamedTuple):
     squares: np.ndarray
     noise: np.ndarray
 
-    def times(self, units: np.ndarray) -> Scores:
-        """Return them in the units (k,) of the targets."""
-        by = units[:, None]
-        squares = self.squares * by[:, :, None] ** 2
-        return Scores(self.means * by, squares, self.noise * units)
-
 
 class Weighted(NamedTuple):
     """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).
@@ -288,10 +277,7 @@ def inverse_within(moment: Moment, blocks: np.ndarray) -> Inverse:
 
 
 def first_estimates(moment: Moment, inverse: Inverse) -> tuple[np.ndarray, np.ndarray]:
-    """Return least-squares coefficients (P, k), and deviations of residuals (k,).
-
-    These are at least those of the noise.
-    """
+    """Return least-squares coefficients (P, k), and deviations of residuals (k,)."""
     found = inverse.matrix @ moment.cross
     explained = np.sum((2.0 * moment.cross - moment.regressors @ found) * found, axis=0)
     noise = math.sqrt(2.0) * moment.cross_spread**2 / max(moment.spread, 1e-300)
@@ -302,10 +288,9 @@ def first_estimates(moment: Moment, inverse: Inverse) -> tuple[np.ndarray, np.nd
 def weighted_estimates(
     moment: Moment, inverse, estimates, scores, kept, radius
 ) -> Weighted:
-    """Return estimates (P, k) with covariances, and p-values of linearity.
+    """Add covariances of the errors to estimates (P, k), and p-values of linearity.
 
-    Covariances include the noise of scores and their sampling. Under linearity, scores
-    of far rows have the mean 0, but for the errors of the estimates.
+    Under linearity, scores of far rows have the mean 0, but for these errors.
     """
     own, far = scores
     covariances, p_values = [], []

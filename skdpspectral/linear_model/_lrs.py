@@ -318,20 +318,21 @@ class SharedDirections(Statistic):
         return _kernels_lrs.n_curvature(self.rank, self.n_features)
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        width, whom = self._n_curvature + self.rank * self.n_features, self.neighbors
         votes = _VOTES.names if self._n_medians else []
         share = _MEDIAN_SHARE if votes else 0.0
         each = (1.0 - share) / max(self.n_releases, 1)
-        parts = [
+        parts: list[tuple[list[str], Callable, float]] = [
             (["start"] * self.release_start, self._planned_start, each),
             (votes, self._planned_votes, share / _BISECTIONS),
-            (self._rounds, self._planned_round, each),
+            (self._rounds, partial(planned_sum, width=width, neighbors=whom), each),
         ]
         shares = [share for names, _, share in parts for _ in names]
         costs = split_mu(mu, shares) if len(shares) > 1 else [mu]
         planned: list[Mechanism] = []
         for names, plan, _ in parts:
             if names:
-                planned += plan(names[0], costs[len(planned)]).repeated(names)
+                planned += plan(names[0], mu=costs[len(planned)]).repeated(names)
         return tuple(planned)
 
     def _planned_start(self, name: str, mu: float) -> Gaussian:
@@ -358,11 +359,6 @@ class SharedDirections(Statistic):
             lemma="votes",
         )
 
-    def _planned_round(self, name: str, mu: float) -> Gaussian:
-        """Plan a sum over users of one vector of norm at most 1."""
-        width = self._n_curvature + self.rank * self.n_features
-        return planned_sum(name, width, self.neighbors, mu)
-
     def remarks(self) -> tuple[str, ...]:
         if self.rank and not self.n_releases:
             return "Shared directions are the public ones that were given.", _BILLBOARD
@@ -374,25 +370,16 @@ class SharedDirections(Statistic):
         """Release what is planned, and return the model that it leaves.
 
         Every user contributes to a release from their own rows and earlier releases
-        alone; nothing else that is computed here depends on more than one user.
-
-        `start`, (n_features, rank), is public; None where it is released. `scale`,
-        public, divides the features. `progress` is told of every release of U. The
-        directions are orthonormal, unless weights are fixed; the weights are public.
+        alone; nothing else that is computed here depends on more than one user. `start`
+        is public, and None where it is released.
         """
-        U = start if self.rank else np.zeros((self.n_features, 0))
-        if self.n_releases:  # and not given, and kept, or none at all
-            U = self._directions(release, rows, start, progress.step)
-        n_iter = max(self.n_releases, 1)
-        return SharedModel(U, scale, self.rules.prior, n_iter=n_iter)
-
-    def _directions(self, release, rows, start, progress) -> np.ndarray:
+        start = start if self.rank else np.zeros((self.n_features, 0))
         U, first = start, 1
         if self.release_start:
             total = released_sum(release, "start", rows, _start_sums, self.n_jobs)
-            U = _kernels_lrs.leading_directions(total, self.rank, self.n_features)
-            progress(1)
-            first = 2
+            matrix = _kernels_lrs.unpack_symmetric(total[None], self.n_features)[0]
+            U, first = _kernels_lrs.leading_directions(matrix, self.rank), 2
+            progress.step(1)
         # Without directions, the first contribution is that of one model.
         rules = replace(self.rules, sparsity=0) if self.rules.fixed else self.rules
         if self._rounds:
@@ -401,9 +388,10 @@ class SharedDirections(Statistic):
             answers = partial(self._answers, U=U, rules=rules, units=clips)
             total = released_sum(release, name, rows, answers, self.n_jobs)
             U = self._solved(total, release.plan[name].noise_std, clips)
-            progress(step)
+            progress.step(step)
             rules = self.rules
-        return U
+        n_iter = max(self.n_releases, 1)
+        return SharedModel(U, scale, self.rules.prior, n_iter=n_iter)
 
     def _answers(self, block, rows, U, rules, units=(1.0, 1.0)) -> Iterator:
         """Yield the users' moments at U, in some units, a few users at a time."""
@@ -427,8 +415,7 @@ class SharedDirections(Statistic):
     def _released_clips(self, release, rows, U, rules) -> np.ndarray:
         """Return the units of curvature and gradient; release the votes for medians.
 
-        Every vote tells by how much more of the users lie below than above the tried
-        norms; only the signs of the noisy sums are used.
+        Only the signs of the noisy sums of votes are used.
         """
         clips = np.array(self.clip_norms, dtype=np.float64)
         wanted = np.flatnonzero(np.isnan(clips))
@@ -982,11 +969,7 @@ class LRSRegressor(
         return Billboard(self._statistic(d), given, rows)
 
     def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
-        """Check the form of a group's rows; return the function that reads them.
-
-        `names` are those of the features, or None. ``read()`` returns users' rows and
-        ids.
-        """
+        """Check the form of a group's rows; return the function that reads them."""
         X = in_declared_order(X, names, list(self._columns_beside().items()))
         table, targets, offset, d = self._unread(X, y, users)
         scale = board.given[1]

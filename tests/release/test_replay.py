@@ -225,9 +225,7 @@ CLIPPED = {
         rng(), FederatedDPPCA(1, release=ComponentCovariance(1.0)), "array"
     ),
     "_statistics.centered": lambda: row_cases(rng(), DPPCA(1, epsilon=1000.0), "array"),
-    "linear_model._joint_moment": lambda: row_cases(
-        rng(), DPRidge(epsilon=200.0), "array"
-    ),
+    "linear_model._ridge": lambda: row_cases(rng(), DPRidge(epsilon=200.0), "array"),
     "_statistics.user_sums": lambda: user_cases(
         rng(), LRSMLPRegressor(2, **FEW_STEPS), "array"
     ),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skdpspectral.linear_model import _kernels_ridge as kernels
-from skdpspectral.linear_model._joint_moment import (
+from skdpspectral.linear_model._ridge import (
     ResidualMoments,
     StandardRows,
     _standardize,
@@ -124,7 +124,9 @@ def test_no_score_moves_its_moments_further_than_the_lemma(far):
     for row in rows:
         kept = Kept(statistic)
         table = np.vstack([row, np.zeros((4, 5))])
-        found = statistic.run(kept, table, row_map, np.array([0, 2, 3]), np.arange(2))
+        found = statistic.run(
+            kept, table, row_map, np.array([0, 2, 3]), np.arange(2), np.ones(2)
+        )
         made.append(kept.value.ravel())
         scores, residuals = row_map(table)
         scores = scores[:, None] * residuals[:, :, None]
