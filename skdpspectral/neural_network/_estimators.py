@@ -134,7 +134,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         hidden_widths(self.hidden_layer_sizes)
-        self._adam()._check()
 
     def _adam(self) -> Adam:
         """Return a copy of the optimizer, safe from changes during a fit."""

@@ -75,13 +75,9 @@ def rate_of(position: int, n_steps: int) -> float:
 class UserRules:
     """Public numbers of the users' training.
 
-    `layout`: of a network, the users' own features among its inputs.
-    `start` (n_parameters, 1 + rank): first weights: of users who share none, and shared
-    ones.
-    `prior` (rank,): start of w, to which w is shrunk; with `fixed`, w itself.
-    `sparsity`: number k of the user's own weights; `n_parameters` for all.
-    `ridge_shared`, `ridge_sparse`: penalties, in rows, of w and prompts, and of b.
-    `n_own_steps`: steps of a user beside the final shared weights.
+    The users' own features are among the inputs of `layout`. `start`, (n_parameters, 1
+    + rank), are first weights: of users who share none, and shared ones. `prior`,
+    (rank,), is the start of w, to which w is shrunk; with `fixed`, w itself.
     """
 
     layout: Layout
@@ -225,10 +221,7 @@ class UserFits:
 
 
 def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
-    """Train every user with fixed shared weights, from that user's rows alone.
-
-    Returns the parameters of all users, and their levels, (n_users,).
-    """
+    """Train all users with fixed shared weights; return their parameters and levels."""
     fits = UserFits(rules, rules.n_own_steps)
 
     def part(block):
@@ -379,10 +372,7 @@ class ExactWeights(_SharedTraining):
 
 
 def n_sparse(sparsity: Any, n_parameters: int) -> int:
-    """Return how many weights of a network are the user's own.
-
-    `sparsity` is a number, a share to be rounded up, or None for all.
-    """
+    """Return how many weights are the user's own, by a number, a share or None."""
     if sparsity is None:
         return n_parameters
     whole = isinstance(sparsity, Integral)
@@ -400,11 +390,7 @@ def n_sparse(sparsity: Any, n_parameters: int) -> int:
 
 @dataclass(frozen=True)
 class NetworkModels(UserModels):
-    """Parameters of users' networks beside shared weights.
-
-    `weights` are w, `support` and `sparse` are the positions and values of b, of shape
-    (n_users, sparsity), and `levels` are added to a user's outputs.
-    """
+    """Parameters of users' networks, and `levels`, which are added to their outputs."""
 
     entries: ClassVar[tuple[str, ...]] = (*NetworkWeights._fields, "levels")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
@@ -430,10 +416,7 @@ class NetworkModels(UserModels):
         return NetworkWeights(*of_users).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
-        """Return outputs and levels for rows, each from its user's rows alone.
-
-        Rows of unknown users, with negative codes, are zero.
-        """
+        """Return outputs and levels for rows; those of unknown users are zero."""
         out, known = np.zeros(len(codes)), np.flatnonzero(codes >= 0)
         if not len(known):
             return out
@@ -447,8 +430,9 @@ class NetworkModels(UserModels):
             for place in _kernels.in_parts(block, layout):
                 users, counts = block.users[place], block.counts[place]
                 own = self._networks(present[users])
-                found = _kernels.predictions(layout, U, own, block.X[place])
-                found += self.levels[present[users]][:, None]
+                whole, X = _kernels.whole_weights(U, own), block.X[place]
+                found = _kernels.user_activations(layout, whole, own.prompts, X)[-1]
+                found = found[:, :, 0] + self.levels[present[users]][:, None]
                 there = np.arange(found.shape[1]) < counts[:, None]
                 rows_of_users = starts[users][:, None] + np.arange(found.shape[1])
                 out[known[rows_of_users[there]]] = found[there]

@@ -125,7 +125,7 @@ def numbers_of(rows, code, U, users, layout):
     found = {
         "levels": levels,
         "weights": whole,
-        "outputs": networks.predictions(layout, U, own, block.X[part]),
+        "outputs": networks.user_activations(layout, whole, own.prompts, some.X)[-1],
         "gradients": gradients.whole,
         "of prompts": gradients.prompts,
         "along U": networks.project_gradients(gradients.whole, U),
