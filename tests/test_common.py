@@ -42,7 +42,6 @@ from skdpspectral.covariance import (
 )
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
@@ -92,7 +91,7 @@ ESTIMATORS = [
     DPStandardScaler(missing="mean", epsilon=1000.0, bounds=(-10, 10)),
     DPStandardScaler(accountant=PrivacyAccountant()),
     DPTableVectorizer(),
-    DPTableVectorizer(epsilon=None, add_indicator=True),
+    DPTableVectorizer(epsilon=None),
     DPTableVectorizer(epsilon=1000.0, categories={0: "find"}),
     DPTableVectorizer(user_feature=0, categories={-1: [0, 1]}),
     DPTableVectorizer(accountant=PrivacyAccountant()),
@@ -177,17 +176,17 @@ ESTIMATORS = [
     JMECovariance(),
     JMECovariance(epsilon=None),
     JMECovariance(horizon=1000),
-    JMECovariance(workload=Exponential(0.9), moments=JointMoments("trace-split")),
-    JMECovariance(workload=Window(5), moments=JointMoments(second_moment="diag")),
+    JMECovariance(workload=Exponential(0.9), moments=JointMoments(0.1)),
+    JMECovariance(workload=Window(5)),
     JMECovariance(workload="prefix", factorization="sqrt"),
     JMECovariance(factorization=BISR(16), moments="assume-centered"),
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
     FederatedDPPCA(),
     FederatedDPPCA(1, client_feature=0),
-    FederatedDPPCA(1, client_feature=-1, aggregation="matrix", n_jobs=2),
+    FederatedDPPCA(1, client_feature=-1, aggregation="matrix"),
     FederatedDPPCA(1, bounds=(-10, 10)),
-    FederatedDPPCA(1, bounds=(-10, 10), scale="bounds", client_feature=0),
-    FederatedDPPCA(1, weights="equal", clip_norm=2.0),
+    FederatedDPPCA(1, bounds=(-10, 10), client_feature=0, center="shared"),
+    FederatedDPPCA(1, weights="equal"),
     FederatedDPPCA(1, epsilon=None, client_feature=0),
     FederatedDPPCA(1, accountant=PrivacyAccountant()),
     FederatedDPPCA(
@@ -195,19 +194,17 @@ ESTIMATORS = [
     ),
     FederatedDPPCA(1, mechanism=SPIKED),
     FederatedDPPCA(1, mechanism=PAPER, aggregation="matrix", release="covariance"),
-    FederatedDPPCA(1, aggregation="matrix", clip_norm=2.0),
+    FederatedDPPCA(1, aggregation="matrix"),
     FederatedDPPCA(
         1,
-        mechanism=Gaussian(1.0),
-        release=ComponentCovariance(projection_norm=5.0),
+        release=ComponentCovariance(projection_norm=5.0, noise_variance=1.0),
         client_feature=-1,
     ),
     SparseDPPCA(),
     SparseDPPCA(client_feature=0),
     SparseDPPCA(epsilon=None, n_rounds=10, n_nonzero_features=1),
     SparseDPPCA(n_nonzero_features=1, bounds=(-10, 10), client_feature=0),
-    SparseDPPCA(clip_norm=2.0, client_feature=0),
-    SparseDPPCA(weights="equal", clip_norm=2.0, accountant=PrivacyAccountant()),
+    SparseDPPCA(weights="equal", accountant=PrivacyAccountant()),
 ]
 # An estimator without settings of its own is checked as the registry has it.
 ESTIMATORS += [

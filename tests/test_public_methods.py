@@ -119,8 +119,6 @@ METHODS = {
         "score": lambda m: m.score(X, X[:, 0]),
         "path": lambda m: m.path([0.0, 1.0]),
         "conf_int": lambda m: m.conf_int(),
-        "summary": lambda m: m.summary(),
-        "row_weights": lambda m: m.row_weights(X),
         "effects": lambda m: m.effects(X),
     },
     RIDGE_CLASSIFIER: OF_BOTH

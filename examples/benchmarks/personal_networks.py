@@ -21,12 +21,11 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from real_tables import load_jester
+from real_tables import fetch_movielens, load_jester
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
-from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import Alternation
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)

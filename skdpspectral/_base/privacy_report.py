@@ -172,8 +172,7 @@ _INSTEAD = {
     **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), _PUBLIC),
     "TargetEncoder": _TABLE,
     "SimpleImputer": f'{_TABLE} or DPStandardScaler(missing="mean")',
-    "KNNImputer": "DPTableVectorizer(add_indicator=True)",
-    "MissingIndicator": "DPTableVectorizer(add_indicator=True)",
+    "KNNImputer": _TABLE,
     **dict.fromkeys(("IncrementalPCA", "PCA", "TruncatedSVD"), "DPPCA()"),
     **dict.fromkeys(("LinearRegression", "Ridge", "RidgeCV"), "DPRidge()"),
     **dict.fromkeys(("LogisticRegression", "RidgeClassifier"), "DPRidgeClassifier()"),
@@ -323,7 +322,7 @@ class _Walk:
         if step.kind in (Composition.PIPELINE, Composition.SEARCH) and is_known(one):
             if step.kind is Composition.PIPELINE:
                 whole, said, name = "pipeline", " on all steps", step.path
-                inner = Pipeline(one.steps, memory=one.memory)
+                inner = Pipeline(one.steps)
             else:
                 whole, said, name = "search", " on all fits", f"{path}__estimator"
                 inner = one.estimator

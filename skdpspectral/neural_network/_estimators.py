@@ -23,7 +23,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import snapshot
 from .._release.noise import Coins, public_start
-from .._tables.ids import UserDraw
+from .._tables.columns import UserDraw
 from .._tables.table import check_rows, deferred_rows, deferred_targets
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count

@@ -35,7 +35,6 @@ from ..mechanisms import (
     Gaussian,
     Mechanism,
     Neighbors,
-    PrivacyPlan,
     Remark,
 )
 from . import _kernels
@@ -395,7 +394,6 @@ class NetworkModels(UserModels):
     entries: ClassVar[tuple[str, ...]] = (*NetworkWeights._fields, "levels")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
-    weights: np.ndarray
     prompts: np.ndarray
     support: np.ndarray
     sparse: np.ndarray
@@ -707,9 +705,6 @@ class LRSMLPRegressor(
 
     def _n_beside(self) -> int:
         return self.user_feature is not None
-
-    def _plan(self, statistic) -> PrivacyPlan:
-        return self._plan_of_users(statistic, statistic.neighbors)
 
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:

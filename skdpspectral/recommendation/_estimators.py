@@ -26,8 +26,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import check_arguments
 from .._statistics.user_sums import Billboard
-from .._tables.columns import column_names
-from .._tables.ids import IdIndex, id_array
+from .._tables.columns import IdIndex, column_names, id_array
 from ._item_models import ClicksModel, FoundItems, RatingsModel
 from ._kernels import (
     ItemModel,
@@ -90,7 +89,6 @@ class RaterModels(UserModels):
 
     entries: ClassVar[tuple[str, ...]] = ("weights", "items")
 
-    weights: np.ndarray
     items: np.ndarray
 
     @classmethod
@@ -280,10 +278,10 @@ class DPMatrixFactorization(
         X : array-like or dataframe of shape (n_ratings, n_columns)
             Ratings table with users, items and other columns, which are ignored with a
             warning. Alternatively, a sparse matrix of users x items whose stored
-            entries are the ratings, or a parquet file as a path,
-            ``pyarrow.parquet.ParquetFile`` or ``pyarrow.dataset.Dataset``. Files,
-            memory maps and arrays of other libraries are read in blocks of rows, and
-            the columns that are used of dask collections into memory.
+            entries are the ratings, or parquet files as a path or a
+            ``pyarrow.dataset.Dataset``. Files, memory maps and arrays of other
+            libraries are read in blocks of rows, and the columns that are used of dask
+            collections into memory.
         y : array-like of shape (n_ratings,) or None, default=None
             Ratings, unless X contains them in the column `rating_feature` or as the
             entries of a sparse matrix. Ignored with `implicit`.

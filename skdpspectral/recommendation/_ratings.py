@@ -20,16 +20,20 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed
 from .._base.sklearn_compat import Interval
 from .._tables.columns import (
+    TEXTS,
+    IdIndex,
     as_numbers,
     check_feature,
-    is_text,
+    check_id_type,
+    id_array,
+    joined_ids,
+    kind_of,
     position_of,
     refuse_masked,
     refuse_same_names,
     select_columns,
 )
 from .._tables.files import opened
-from .._tables.ids import IdIndex, check_id_type, id_array, joined_ids
 from .._tables.table import (
     DeferredRead,
     Table,
@@ -191,7 +195,7 @@ def _compared_columns(estimator, table, reset: bool) -> list[int]:
             UserWarning,
         )
     dtype = table.dtypes[found[1] if len(table.dtypes) > 1 else 0]
-    if estimator.items is not None and dtype is not None and is_text(dtype):
+    if estimator.items is not None and dtype is not None and kind_of(dtype) in TEXTS:
         read_catalog(estimator.items).find(["0"], "item_feature")  # of the same kind
     return found
 

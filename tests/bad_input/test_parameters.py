@@ -23,14 +23,12 @@ from skdpspectral import PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._base import strategies
 from skdpspectral.covariance import (
     BISR,
-    AssumeCentered,
     Exponential,
     JointMoments,
     Window,
 )
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.linear_model import (
@@ -57,7 +55,7 @@ VALUES += [Window(3), UserIntercept(), Adam(), np.array(2, object)]
 # What no parameter may be, whatever its constraints say.
 NEVER = (complex, StandardScaler, type(StandardScaler), bytes)
 # What is allowed, and refused for another reason than the budget.
-OTHERWISE = {("PrivateRounds", "n_rounds"), ("Alternation", "shrink_to_mean")}
+OTHERWISE = {("PrivateRounds", "n_rounds")}
 OTHERWISE |= {("Adam", "noise_multiplier"), ("SpikedModel", "sensitivity_constant")}
 OTHERWISE |= {("SpikedPCA", name) for name in ("sensitivity_constant", "mean")}
 
@@ -66,19 +64,10 @@ OTHERWISE |= {("SpikedPCA", name) for name in ("sensitivity_constant", "mean")}
 SPIKED = partial(SpikedModel, signal_variance=2.0, noise_variance=1.0)
 
 
-def covariance(**given):
-    return ComponentCovariance(**{"projection_norm": 1.0, **given})
-
-
 STRATEGIES = [
-    ("FederatedDPPCA", "mechanism", Gaussian),
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),
-    (
-        "FederatedDPPCA",
-        "release",
-        covariance,
-    ),
+    ("FederatedDPPCA", "release", ComponentCovariance),
     ("LRSRegressor", "solver", PrivateRounds),
     ("LRSRegressor", "solver", Alternation),
     ("LRSRegressor", "fit_intercept", UserIntercept),
@@ -88,7 +77,6 @@ STRATEGIES = [
     ("JMECovariance", "workload", Window),
     ("JMECovariance", "factorization", BISR),
     ("JMECovariance", "moments", JointMoments),
-    ("JMECovariance", "moments", AssumeCentered),
 ]
 
 

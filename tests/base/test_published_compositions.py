@@ -28,7 +28,7 @@ from skdpspectral import (
 )
 from skdpspectral._base.personal import KeepsUsers
 from skdpspectral.audit import publish
-from skdpspectral.decomposition import Gaussian
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.pipeline import PrivatePipeline
@@ -252,10 +252,10 @@ def test_what_leaks_is_published_loudly():
 
 
 def test_strategies_are_published_without_what_else_they_hold():
-    choice = Gaussian()
+    choice = ComponentCovariance(9.0)
     choice.rows = np.eye(3)
-    model = FederatedDPPCA(1, mechanism=choice, client_feature=0)
+    model = FederatedDPPCA(1, release=choice, client_feature=0)
     model.fit(np.c_[np.arange(20) % 2, np.eye(20, 3)])
     for published in (model.publish(), publish(make_pipeline(model))[0]):
-        assert vars(published.mechanism) == vars(Gaussian())
-    assert "rows" in vars(model.mechanism)
+        assert vars(published.release) == vars(ComponentCovariance(9.0))
+    assert "rows" in vars(model.release)

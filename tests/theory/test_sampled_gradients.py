@@ -7,11 +7,12 @@ import pytest
 from scipy.special import log_ndtr
 
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta
-from skdpspectral.accounting._composition import composed_epsilon, sampled_gaussian
-from skdpspectral.accounting._curves import (
+from skdpspectral.accounting._composition import (
+    composed_epsilon,
     joining_deltas,
     leaving_deltas,
     replaced_deltas,
+    sampled_gaussian,
 )
 from skdpspectral.mechanisms import Neighbors, SampledGaussian, SubsampledGaussian
 from skdpspectral.neural_network import Adam
