@@ -214,13 +214,15 @@ class NetworkWeights(NamedTuple):
     """Parameters of the networks of some users.
 
     Weights w, prompts, and b: its positions `support` and its values `sparse`, both of
-    shape (n_users, sparsity). Positions of values that are not zero differ.
+    shape (n_users, sparsity). Positions of values that are not zero differ. `levels`
+    are added to outputs, once they are trained.
     """
 
     weights: np.ndarray
     prompts: np.ndarray
     support: np.ndarray
     sparse: np.ndarray
+    levels: np.ndarray
 
     def take(self, chosen) -> NetworkWeights:
         """Return the parameters of some users."""

@@ -9,7 +9,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -109,12 +109,9 @@ class UserRules:
     def first_networks(self, n_users: int) -> NetworkWeights:
         k = self.sparsity if self.free else 0
         first = np.zeros(k) if self.rank else self.start[:k, 0]
-        return NetworkWeights(
-            np.tile(self.prior, (n_users, 1)),
-            np.zeros((n_users, self.prompt_size)),
-            np.tile(np.arange(k), (n_users, 1)),
-            np.tile(first, (n_users, 1)),
-        )
+        alike = self.prior, np.zeros(self.prompt_size), np.arange(k), first
+        each = [np.tile(values, (n_users, 1)) for values in alike]
+        return NetworkWeights(*each, np.zeros(n_users))
 
     def chooses(self, position: int, n_steps: int) -> bool:
         """Return whether users update their supports before a step."""
@@ -199,28 +196,23 @@ class UserFits:
             sparse=sparse,
         )
 
-    def collected(self, rows) -> tuple[NetworkWeights, np.ndarray]:
-        """Return the parameters of all users, and their levels."""
-        rules, n = self.rules, rows.n_users
-        k = rules.sparsity
-        users = NetworkWeights(
-            np.tile(rules.prior, (n, 1)),
-            np.zeros((n, rules.prompt_size)),
-            np.zeros((n, k), dtype=np.intp),
-            np.zeros((n, k)),
-        )
-        levels = np.zeros(n)
+    def collected(self, rows) -> NetworkWeights:
+        """Return the parameters of all users."""
+        users, n = self.rules.first_networks(rows.n_users), rows.n_users
+        b = np.zeros((n, self.rules.sparsity))
+        users = users._replace(support=b.astype(np.intp), sparse=b)
         for block in rows.blocks():
             for own, place in self.parts(block):
                 codes = block.users[place]
-                for everybody, some in zip(users, own.users, strict=True):
+                for everybody, some in zip(users[:-1], own.users[:-1], strict=True):
                     everybody[codes, : some.shape[1]] = some
-                levels[codes] = _kernels.rows_of(block, place, rules.has_level)[1]
-        return users, levels
+                level = _kernels.rows_of(block, place, self.rules.has_level)[1]
+                users.levels[codes] = level
+        return users
 
 
-def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
-    """Train all users with fixed shared weights; return their parameters and levels."""
+def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> NetworkWeights:
+    """Train all users with fixed shared weights; return their parameters."""
     fits = UserFits(rules, rules.n_own_steps)
 
     def part(block):
@@ -231,11 +223,10 @@ def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
     return fits.collected(rows)
 
 
-@dataclass(frozen=True)
-class SharedWeights:
+class SharedWeights(NamedTuple):
     """Shared weights U, (n_parameters, rank), and the network of unknown users.
 
-    Without privacy, `users` and `levels` are the parameters of all users.
+    Without privacy, `users` are the parameters of all users.
     """
 
     U: np.ndarray
@@ -243,7 +234,6 @@ class SharedWeights:
     prompt: np.ndarray
     n_iter: int
     users: NetworkWeights | None = None
-    levels: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,9 +335,9 @@ class ExactWeights(_SharedTraining):
                 U = self.moved(U, adam, gradient, number - 1)
             if progress.step(number):
                 break
-        users, levels = fits.collected(rows)
+        users = fits.collected(rows)
         squares = [np.vdot(block.y, block.y) for block in rows.blocks()]
-        found = (U, *users, levels, squares)
+        found = (U, *users, squares)
         if not all(np.isfinite(part).all() for part in found):
             raise ValueError(
                 "X or y contains numbers whose squares are out of the range of "
@@ -355,7 +345,7 @@ class ExactWeights(_SharedTraining):
             )
         release("components", np.ascontiguousarray(U.T))
         means = users.weights.mean(axis=0), users.prompts.mean(axis=0)
-        return SharedWeights(U, *means, number, users, levels)
+        return SharedWeights(U, *means, number, users)
 
     def _gradient(self, rows, fits: UserFits, U, number: int) -> np.ndarray:
         def part(block):
@@ -391,7 +381,7 @@ def n_sparse(sparsity: Any, n_parameters: int) -> int:
 class NetworkModels(UserModels):
     """Parameters of users' networks, and `levels`, which are added to their outputs."""
 
-    entries: ClassVar[tuple[str, ...]] = (*NetworkWeights._fields, "levels")
+    entries: ClassVar[tuple[str, ...]] = NetworkWeights._fields
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
     prompts: np.ndarray
@@ -410,8 +400,7 @@ class NetworkModels(UserModels):
         return _kernels.whole_weights(U, self._networks(slice(code, code + 1)))[0]
 
     def _networks(self, chosen) -> NetworkWeights:
-        of_users = (self.weights, self.prompts, self.support, self.sparse)
-        return NetworkWeights(*of_users).take(chosen)
+        return NetworkWeights(**self.arrays()).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
         """Return outputs and levels for rows; those of unknown users are zero."""
@@ -430,7 +419,7 @@ class NetworkModels(UserModels):
                 own = self._networks(present[users])
                 whole, X = _kernels.whole_weights(U, own), block.X[place]
                 found = _kernels.user_activations(layout, whole, own.prompts, X)[-1]
-                found = found[:, :, 0] + self.levels[present[users]][:, None]
+                found = found[:, :, 0] + own.levels[:, None]
                 there = np.arange(found.shape[1]) < counts[:, None]
                 rows_of_users = starts[users][:, None] + np.arange(found.shape[1])
                 out[known[rows_of_users[there]]] = found[there]
@@ -736,15 +725,16 @@ class LRSMLPRegressor(
             rows = rows_by_user(read, targets, index)
             progress.begin(X, targets, plan)
             found = statistic.run(release, rows, progress)
-            users, levels = found.users, found.levels
-            if users is None:  # each by their own rows and U
-                users, levels = train_users(rows, found.U, statistic.rules, self.n_jobs)
+            networks = found.users
+            if networks is None:  # each by their own rows and U
+                how = statistic.rules, self.n_jobs
+                networks = train_users(rows, found.U, *how)
             self.components_ = np.ascontiguousarray(found.U.T)
             self.weights_ = np.array(found.weights, dtype=np.float64)
             self.prompt_ = np.array(found.prompt, dtype=np.float64)
             self.layer_sizes_ = np.array(statistic.rules.layout.sizes)
             self.n_iter_ = found.n_iter
-            self._personal = NetworkModels.cleaned(index, *users, levels)
+            self._personal = NetworkModels.cleaned(index, *networks)
             self._users_given = index is not None
             self.privacy_ = plan
         return self
@@ -832,5 +822,5 @@ class LRSMLPRegressor(
         rows = rows_by_user(table, y, index)
         rules = self._rules(self._fitted_layout(), len(self.components_))
         U = np.ascontiguousarray(self.components_.T)
-        users, levels = train_users(rows, U, rules, self.n_jobs)
-        return NetworkModels.cleaned(index, *users, levels)
+        networks = train_users(rows, U, rules, self.n_jobs)
+        return NetworkModels.cleaned(index, *networks)
