@@ -512,16 +512,10 @@ class JMEAdam:
         check_delta(delta)
         # A copy, as strategies may be changed while steps are made.
         adam = snapshot(Adam(1e-3, moments="jme") if optimizer is None else optimizer)
-        self._n_parameters = check_count("n_parameters", n_parameters)
+        n_parameters = check_count("n_parameters", n_parameters)
         n_samples = check_count("n_samples", n_samples)
-        optimization = Optimization(
-            adam,
-            self._n_parameters,
-            n_samples,
-            batch_size=batch_size,
-            n_epochs=n_epochs,
-            clip_norm=clip_norm,
-        )
+        how = {k: given[k] for k in BATCH_CONSTRAINTS}
+        optimization = Optimization(adam, n_parameters, n_samples, **how)
         budget = math.inf if epsilon is None else check_real("epsilon", epsilon)
         self.privacy_: PrivacyPlan = optimization.plan(
             budget,
@@ -617,7 +611,7 @@ class JMEAdam:
         drawn = self._drawn
         if drawn is None or not np.array_equal(batch, drawn[1]):
             raise ValueError(_WRONG_BATCH)
-        gradients = _as_numbers(gradients, (len(drawn[1]), self._n_parameters))
+        gradients = _as_numbers(gradients, (len(drawn[1]), self._run.n_parameters))
         self._run.release.claim(drawn[0], 1)
         self._drawn = None
         with np.errstate(all="ignore"):

@@ -236,16 +236,17 @@ class SharedWeights(NamedTuple):
     users: NetworkWeights | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _SharedTraining(Statistic):
-    """Public numbers of the steps of shared weights."""
+@dataclass(frozen=True)
+class GradientRounds(Statistic):
+    """Rounds in which users train at U, and their clipped gradients by U are summed."""
 
     rules: UserRules
     n_rounds: int
     n_local_steps: int
     learning_rate: float
+    clip_norm: float
     neighbors: Neighbors
-    n_jobs: int | None = None
+    n_jobs: int | None
 
     def remarks(self) -> tuple[str, ...]:
         return (_BILLBOARD,)
@@ -263,13 +264,6 @@ class _SharedTraining(Statistic):
     def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
         """Return shared weights after round `number`, counted from 0."""
         return U + rate_of(number, self.n_rounds) * adam.push(gradient, None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradientRounds(_SharedTraining):
-    """Rounds in which users train at U, and their clipped gradients by U are summed."""
-
-    clip_norm: float
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -313,8 +307,7 @@ class GradientRounds(_SharedTraining):
         return released_sum(release, name, rows, contributions, self.n_jobs)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExactWeights(_SharedTraining):
+class ExactWeights(GradientRounds):
     """Shared weights and all users' networks, trained together without noise."""
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
@@ -674,23 +667,21 @@ class LRSMLPRegressor(
     def _n_rounds(self, private: bool) -> int:
         return _ROUNDS[private] if self.n_rounds == "auto" else int(self.n_rounds)
 
-    def _statistic(self, n_features: int) -> GradientRounds | ExactWeights:
+    def _statistic(self, n_features: int) -> GradientRounds:
         """Return the statistic of the shared weights, private or exact."""
         widths = hidden_widths(self.hidden_layer_sizes)
         layout = Layout((n_features + int(self.prompt_size), *widths, 1))
         rank = min(int(self.n_components), layout.n_parameters)
         private, n_steps = self._is_private(), self.n_local_steps
-        given: dict[str, Any] = {
-            "rules": self._rules(layout, rank),
-            "n_rounds": self._n_rounds(private),
-            "n_local_steps": _LOCAL_STEPS[private] if n_steps == "auto" else n_steps,
-            "learning_rate": float(self.learning_rate),
-            "neighbors": Neighbors(self.neighbors),
-            "n_jobs": self.n_jobs,
-        }
-        if not private:
-            return ExactWeights(**given)
-        return GradientRounds(**given, clip_norm=float(self.clip_norm))
+        return (GradientRounds if private else ExactWeights)(
+            self._rules(layout, rank),
+            self._n_rounds(private),
+            _LOCAL_STEPS[private] if n_steps == "auto" else int(n_steps),
+            float(self.learning_rate),
+            float(self.clip_norm),
+            Neighbors(self.neighbors),
+            self.n_jobs,
+        )
 
     def _n_beside(self) -> int:
         return self.user_feature is not None
