@@ -49,12 +49,13 @@ from sklearn.model_selection import train_test_split
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPAdamClassifier
-from skdpspectral.neural_network import Adam, JMEAdam
+from skdpspectral.neural_network import Adam, JMEAdam, _adam
 from skdpspectral.neural_network._adam import AdamState, Optimization
 
+_adam._PAID_WEIGHT = 1.0  # lambda of the paper, where the package has 0.1
 KINDS = {
-    "jme": {"moments": "jme", "moment_weight": 1.0},
-    "jme-printed": {"moments": "jme", "moment_weight": 1.0},
+    "jme": {"moments": "jme"},
+    "jme-printed": {"moments": "jme"},
     "pp-debiased": {"moments": "pp-debiased"},
     "pp": {"moments": "pp"},
 }

@@ -62,11 +62,7 @@ class RunningMean:
 
 
 class AdamState:
-    """Moments of gradients, and the next step.
-
-    `stds` are the public standard deviations of a step's noise in gradients and
-    squares.
-    """
+    """Moments of gradients, whose noise has public deviations, and the next step."""
 
     def __init__(self, adam: Adam, stds: tuple[float, float]) -> None:
         self._adam, self._stds = adam, stds
@@ -147,12 +143,10 @@ class Adam(BaseEstimator):
     moments : {"jme", "pp", "pp-debiased"}, default="pp"
         How the second moment is computed. "pp" squares the released mean, as in the
         usual private Adam. "pp-debiased" also subtracts the variance of the noise.
-        "jme" releases the squares of the clipped gradients of single examples.
-    moment_weight : float or "auto", default="auto"
-        Weight :math:`\nu` of the squares relative to the gradients, for gradients
-        in the unit ball. "auto" uses 0.5 where the squares are free ("jme" under
-        "replace-one", unless samples are drawn), and 0.1 otherwise. "pp" and
-        "pp-debiased" release no squares and do not accept this parameter.
+        "jme" releases the squares of the clipped gradients of single examples, with a
+        weight of 0.5 relative to the gradients, for gradients in the unit ball, where
+        the squares are free (under "replace-one", unless samples are drawn), and of 0.1
+        otherwise.
 
     See Also
     --------
@@ -177,7 +171,6 @@ class Adam(BaseEstimator):
         "neighbors": [StrOptions({"replace-one", "zero-out-one"})],
         "noise_multiplier": [_POSITIVE, None],
         "moments": [StrOptions(set(MOMENTS))],
-        "moment_weight": [StrOptions({"auto"}), _POSITIVE],
     }
 
     learning_rate: float = 0.05
@@ -189,24 +182,6 @@ class Adam(BaseEstimator):
     neighbors: str = "replace-one"
     noise_multiplier: float | None = None
     moments: str = "pp"
-    moment_weight: float | str = "auto"
-
-    def _check(self) -> None:
-        """Refuse parameters without effect."""
-        if self.moments.startswith("pp") and self.moment_weight != "auto":
-            raise ValueError(
-                f"moment_weight is not used with moments={self.moments!r}, which "
-                'releases no squares; leave it at "auto"'
-            )
-
-    def _weight(self, sampled: bool) -> float:
-        """Weight of the squares, for gradients in the unit ball; 0 without squares."""
-        if self.moments != "jme":
-            return 0.0
-        if self.moment_weight != "auto":
-            return float(self.moment_weight)
-        free = not sampled and self.neighbors == "replace-one"
-        return _FREE_WEIGHT if free else _PAID_WEIGHT
 
 
 class Optimization:
@@ -231,7 +206,6 @@ class Optimization:
         n_epochs: int,
         clip_norm: float,
     ):
-        adam._check()
         self.adam, self.position, self.n_samples = adam, 0, n_samples
         self.neighbors, size = Neighbors(adam.neighbors), min(batch_size, n_samples)
         whole = batch_size >= n_samples
@@ -251,7 +225,9 @@ class Optimization:
         in_turn = not (self.sampled or whole)
         self._order = public_order(n_samples) if in_turn else None
         self.n_parameters, self.clip_norm = n_parameters, float(clip_norm)
-        self.nu = adam._weight(self.sampled)
+        free = not self.sampled and self.neighbors is Neighbors.REPLACE_ONE
+        weight = _FREE_WEIGHT if free else _PAID_WEIGHT
+        self.nu = weight if adam.moments == "jme" else 0.0
         self.weight = math.sqrt(self.nu) / self.clip_norm
         # Of norms: those that are computed are off by less, in whatever order the
         # squares of entries are summed.
@@ -272,10 +248,9 @@ class Optimization:
         return self.moved(Neighbors.ZERO_OUT_ONE)
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan all steps within a budget, or at a given noise multiplier.
+        """Plan all steps within a budget, or at a noise multiplier, whose cost it has.
 
-        Infinite epsilon means no noise. With a noise multiplier, the plan's epsilon is
-        its cost at `delta`. `named` has the fields `estimator` and `seeded`.
+        Infinite epsilon means no noise. `named` are further fields of the plan.
         """
         given, neighbors = self.adam.noise_multiplier, self.neighbors
         if math.isinf(epsilon):
@@ -537,16 +512,10 @@ class JMEAdam:
         check_delta(delta)
         # A copy, as strategies may be changed while steps are made.
         adam = snapshot(Adam(1e-3, moments="jme") if optimizer is None else optimizer)
-        self._n_parameters = check_count("n_parameters", n_parameters)
+        n_parameters = check_count("n_parameters", n_parameters)
         n_samples = check_count("n_samples", n_samples)
-        optimization = Optimization(
-            adam,
-            self._n_parameters,
-            n_samples,
-            batch_size=batch_size,
-            n_epochs=n_epochs,
-            clip_norm=clip_norm,
-        )
+        how = {k: given[k] for k in BATCH_CONSTRAINTS}
+        optimization = Optimization(adam, n_parameters, n_samples, **how)
         budget = math.inf if epsilon is None else check_real("epsilon", epsilon)
         self.privacy_: PrivacyPlan = optimization.plan(
             budget,
@@ -642,7 +611,7 @@ class JMEAdam:
         drawn = self._drawn
         if drawn is None or not np.array_equal(batch, drawn[1]):
             raise ValueError(_WRONG_BATCH)
-        gradients = _as_numbers(gradients, (len(drawn[1]), self._n_parameters))
+        gradients = _as_numbers(gradients, (len(drawn[1]), self._run.n_parameters))
         self._run.release.claim(drawn[0], 1)
         self._drawn = None
         with np.errstate(all="ignore"):

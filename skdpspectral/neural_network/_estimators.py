@@ -53,12 +53,7 @@ def hidden_widths(sizes) -> tuple[int, ...]:
 
 
 def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return midpoints and half-widths of target bounds, (n_outputs,) each.
-
-    Without bounds they are 0 and 1; errors name the parameter.
-    """
-    if bounds is None:
-        return np.zeros(n_outputs), np.ones(n_outputs)
+    """Return midpoints and half-widths of target bounds, (n_outputs,) each."""
     try:
         low, high = (
             np.broadcast_to(np.asarray(bound, dtype=np.float64), n_outputs)
@@ -74,12 +69,6 @@ def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
             f"one number for each of {n_outputs} targets"
         )
     return middle, half
-
-
-def scaled_targets(targets: np.ndarray, box) -> np.ndarray:
-    """Return targets clipped to their bounds, and scaled to [-1, 1]."""
-    middle, half = box
-    return np.clip((targets - middle) / half, -1.0, 1.0)
 
 
 def scale_first_weights(layers: list[np.ndarray]) -> None:
@@ -134,7 +123,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         hidden_widths(self.hidden_layer_sizes)
-        self._adam()._check()
 
     def _adam(self) -> Adam:
         """Return a copy of the optimizer, safe from changes during a fit."""
@@ -364,13 +352,14 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             unread = deferred_rows(self, X)
             columns = deferred_targets(self, y, unread.shape[0], several=True)
             n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
-            box = target_box(self.target_bounds, n_outputs)
+            middle, half = target_box(self.target_bounds, n_outputs)
 
             def as_outputs(targets):
-                return scaled_targets(targets.reshape(-1, n_outputs), box)
+                centered = targets.reshape(-1, n_outputs) - middle
+                return np.clip(centered / half, -1.0, 1.0)
 
             self._fit(unread, columns, n_outputs, as_outputs, users)
-            self.target_center_, self.target_scale_ = box
+            self.target_center_, self.target_scale_ = middle, half
             self.multi_output_ = len(columns.shape) > 1
         return self
 

@@ -38,10 +38,7 @@ LARGEST = 2.0**100
 
 
 class Layout(NamedTuple):
-    """Places of each layer's weights in one vector of parameters.
-
-    `sizes` are the widths of the layers, from the features to the outputs.
-    """
+    """Places of layers' weights in one vector, by widths from features to outputs."""
 
     sizes: tuple[int, ...]
 
@@ -52,10 +49,7 @@ class Layout(NamedTuple):
         return sum((a + 1) * b for a, b in pairs)
 
     def layers(self, parameters: np.ndarray) -> list[np.ndarray]:
-        """Return views of the layers of one network, or of several.
-
-        Each has shape (..., inputs + 1, outputs), with intercepts in the last row.
-        """
+        """Return views of layers, (..., inputs + 1, outputs), with intercepts last."""
         views, start = [], 0
         for inputs, outputs in zip(self.sizes, self.sizes[1:], strict=False):
             stop = start + (inputs + 1) * outputs
@@ -68,8 +62,8 @@ class Layout(NamedTuple):
 def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
     """Return rows times a matrix, followed by ones up to a width.
 
-    `rows` is a stack, (n, height, inputs), and `matrix` public or another stack. Rows
-    and results have the layout of :func:`~.per_user.empty_stack`.
+    `rows` is a stack, (n, height, inputs), as of :func:`~.per_user.empty_stack`, and
+    `matrix` public or another stack.
     """
     out, results = empty_stack(*rows.shape[:2], width), matrix.shape[-1]
     multiply(rows, matrix, out[..., :results])
@@ -95,10 +89,7 @@ def activations(layers: Sequence[np.ndarray], X: np.ndarray) -> list[np.ndarray]
 def errors_of_layers(
     layers: Sequence[np.ndarray], found: list, errors: np.ndarray
 ) -> list[np.ndarray]:
-    """Return the errors that come back to each layer's outputs, given the last ones.
-
-    `found` are the results of :func:`activations`.
-    """
+    """Return the errors that come back to each layer's outputs, given the last ones."""
     back = [errors]
     for layer, outputs in zip(layers[:0:-1], found[-2:0:-1], strict=True):
         matrix = layer[..., :-1, :].swapaxes(-1, -2)
@@ -132,11 +123,7 @@ def probabilities(outputs: np.ndarray, loss: str) -> np.ndarray:
 
 
 def output_errors(outputs: np.ndarray, targets: np.ndarray, loss: str) -> np.ndarray:
-    """Return the derivative of each example's loss by its outputs: (n, width).
-
-    Targets are values for "squared" (half of the squared error), and 0 and 1 for
-    "logistic" and "softmax".
-    """
+    """Return the derivative of each example's loss by its outputs: (n, width)."""
     if loss != "squared":
         outputs = probabilities(outputs, loss)
     return np.subtract(outputs, targets, out=empty_stack(*outputs.shape))
@@ -161,10 +148,7 @@ class Factors(NamedTuple):
         return Factors(*([np.where(bad, 0.0, p) for p in parts] for parts in self))
 
     def squared_norms(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each gradient's sum of squares.
-
-        The second result is False where a factor is too large, or NaN.
-        """
+        """Return each gradient's sum of squares, and whether its factors fit."""
         squares: np.ndarray = np.zeros(len(self.inputs[0]))
         fit = np.ones(len(squares), dtype=bool)
         for both in zip(self.inputs, self.errors, strict=True):
@@ -177,10 +161,7 @@ class Factors(NamedTuple):
     def weighted_sum(
         self, weights: np.ndarray, out: np.ndarray, power: int = 1
     ) -> None:
-        """Add the weighted sum of gradients, or of a power of their entries.
-
-        They are added `SUMMED` by `SUMMED`.
-        """
+        """Add the weighted sum of gradients, or of a power of their entries."""
         start = 0
         for inputs, errors in zip(self.inputs, self.errors, strict=True):
             inputs, scaled = _power(inputs, power), _power(errors, power)
@@ -218,11 +199,9 @@ _PART_NUMBERS = 1 << 18
 
 
 class NetworkRows(NamedTuple):
-    """Rows of some users.
+    """Rows of some users: X (n_users, height, n_features), y (n_users, height).
 
-    `X` has shape (n_users, height, n_features), where entries beyond a user's rows
-    count as nothing; `y` and `shares` have shape (n_users, height). `shares` are 1 /
-    count in a user's rows and 0 beyond them; `counts` are numbers of rows.
+    `shares` are 1 / count in a user's rows and 0 beyond them, which count as nothing.
     """
 
     X: np.ndarray
@@ -235,13 +214,15 @@ class NetworkWeights(NamedTuple):
     """Parameters of the networks of some users.
 
     Weights w, prompts, and b: its positions `support` and its values `sparse`, both of
-    shape (n_users, sparsity). Positions of values that are not zero differ.
+    shape (n_users, sparsity). Positions of values that are not zero differ. `levels`
+    are added to outputs, once they are trained.
     """
 
     weights: np.ndarray
     prompts: np.ndarray
     support: np.ndarray
     sparse: np.ndarray
+    levels: np.ndarray
 
     def take(self, chosen) -> NetworkWeights:
         """Return the parameters of some users."""
@@ -256,10 +237,7 @@ def in_parts(block, layout: Layout) -> list[slice]:
 
 
 def rows_of(block, part: slice, has_level: bool) -> tuple[NetworkRows, np.ndarray]:
-    """Return the rows of some users of a block, and the users' levels.
-
-    Levels are means of targets, which are subtracted from them.
-    """
+    """Return the rows of some users, and levels: means that their targets have lost."""
     counts = np.maximum(block.counts[part], 1)
     y = block.y[part]
     own = np.arange(y.shape[1]) < counts[:, None]
@@ -312,10 +290,8 @@ def user_gradients(
     layout: Layout, whole: np.ndarray, prompts: np.ndarray, rows: NetworkRows
 ) -> Gradients:
     """Return the gradient of half of each user's mean squared error."""
-    found, layers = (
-        user_activations(layout, whole, prompts, rows.X),
-        layout.layers(whole),
-    )
+    found = user_activations(layout, whole, prompts, rows.X)
+    layers = layout.layers(whole)
     errors = (found[-1][:, :, 0] - rows.y) * rows.shares
     back = errors_of_layers(layers, found, errors[:, :, None])
     own = layers[0][:, layout.sizes[0] - prompts.shape[1] : -1]
@@ -334,10 +310,7 @@ def _sums(layout: Layout, whole, inputs: list, back: list) -> np.ndarray:
 def curvatures(
     layout: Layout, whole: np.ndarray, prompts: np.ndarray, rows: NetworkRows
 ) -> np.ndarray:
-    """Return each weight's mean squared derivative of the output.
-
-    It has shape (n_users, n_parameters): the diagonal of the Gauss-Newton matrix.
-    """
+    """Return the diagonals of Gauss-Newton matrices: (n_users, n_parameters)."""
     found, ones = user_activations(layout, whole, prompts, rows.X), rows.y[:, :, None]
     ones = np.ones_like(ones)
     back = errors_of_layers(layout.layers(whole), found, ones)
@@ -346,12 +319,7 @@ def curvatures(
 
 
 def chosen_support(
-    layout: Layout,
-    whole: np.ndarray,
-    users: NetworkWeights,
-    rows: NetworkRows,
-    k: int,
-    ridge,
+    layout: Layout, whole: np.ndarray, users: NetworkWeights, rows, k: int, ridge
 ) -> NetworkWeights:
     r"""Move each user's support to the k weights of largest gain in a Newton step.
 
@@ -379,11 +347,3 @@ def project_gradients(gradients: np.ndarray, U: np.ndarray) -> np.ndarray:
     for position, direction in enumerate(U.T):
         out[:, position] = per_user.totals(gradients * direction)
     return out
-
-
-def predictions(
-    layout: Layout, U: np.ndarray, users: NetworkWeights, X: np.ndarray
-) -> np.ndarray:
-    """Return each user's outputs for rows: (n_users, height)."""
-    whole = whole_weights(U, users)
-    return user_activations(layout, whole, users.prompts, X)[-1][:, :, 0]

@@ -9,7 +9,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -73,13 +73,9 @@ def rate_of(position: int, n_steps: int) -> float:
 class UserRules:
     """Public numbers of the users' training.
 
-    `layout`: of a network, the users' own features among its inputs.
-    `start` (n_parameters, 1 + rank): first weights: of users who share none, and shared
-    ones.
-    `prior` (rank,): start of w, to which w is shrunk; with `fixed`, w itself.
-    `sparsity`: number k of the user's own weights; `n_parameters` for all.
-    `ridge_shared`, `ridge_sparse`: penalties, in rows, of w and prompts, and of b.
-    `n_own_steps`: steps of a user beside the final shared weights.
+    The users' own features are among the inputs of `layout`. `start`, (n_parameters, 1
+    + rank), are first weights: of users who share none, and shared ones. `prior`,
+    (rank,), is the start of w, to which w is shrunk; with `fixed`, w itself.
     """
 
     layout: Layout
@@ -112,12 +108,9 @@ class UserRules:
     def first_networks(self, n_users: int) -> NetworkWeights:
         k = self.sparsity if self.free else 0
         first = np.zeros(k) if self.rank else self.start[:k, 0]
-        return NetworkWeights(
-            np.tile(self.prior, (n_users, 1)),
-            np.zeros((n_users, self.prompt_size)),
-            np.tile(np.arange(k), (n_users, 1)),
-            np.tile(first, (n_users, 1)),
-        )
+        alike = self.prior, np.zeros(self.prompt_size), np.arange(k), first
+        each = [np.tile(values, (n_users, 1)) for values in alike]
+        return NetworkWeights(*each, np.zeros(n_users))
 
     def chooses(self, position: int, n_steps: int) -> bool:
         """Return whether users update their supports before a step."""
@@ -202,31 +195,23 @@ class UserFits:
             sparse=sparse,
         )
 
-    def collected(self, rows) -> tuple[NetworkWeights, np.ndarray]:
-        """Return the parameters of all users, and their levels."""
-        rules, n = self.rules, rows.n_users
-        k = rules.sparsity
-        users = NetworkWeights(
-            np.tile(rules.prior, (n, 1)),
-            np.zeros((n, rules.prompt_size)),
-            np.zeros((n, k), dtype=np.intp),
-            np.zeros((n, k)),
-        )
-        levels = np.zeros(n)
+    def collected(self, rows) -> NetworkWeights:
+        """Return the parameters of all users."""
+        users, n = self.rules.first_networks(rows.n_users), rows.n_users
+        b = np.zeros((n, self.rules.sparsity))
+        users = users._replace(support=b.astype(np.intp), sparse=b)
         for block in rows.blocks():
             for own, place in self.parts(block):
                 codes = block.users[place]
-                for everybody, some in zip(users, own.users, strict=True):
+                for everybody, some in zip(users[:-1], own.users[:-1], strict=True):
                     everybody[codes, : some.shape[1]] = some
-                levels[codes] = _kernels.rows_of(block, place, rules.has_level)[1]
-        return users, levels
+                level = _kernels.rows_of(block, place, self.rules.has_level)[1]
+                users.levels[codes] = level
+        return users
 
 
-def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
-    """Train every user with fixed shared weights, from that user's rows alone.
-
-    Returns the parameters of all users, and their levels, (n_users,).
-    """
+def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> NetworkWeights:
+    """Train all users with fixed shared weights; return their parameters."""
     fits = UserFits(rules, rules.n_own_steps)
 
     def part(block):
@@ -237,11 +222,10 @@ def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
     return fits.collected(rows)
 
 
-@dataclass(frozen=True)
-class SharedWeights:
+class SharedWeights(NamedTuple):
     """Shared weights U, (n_parameters, rank), and the network of unknown users.
 
-    Without privacy, `users` and `levels` are the parameters of all users.
+    Without privacy, `users` are the parameters of all users.
     """
 
     U: np.ndarray
@@ -249,19 +233,19 @@ class SharedWeights:
     prompt: np.ndarray
     n_iter: int
     users: NetworkWeights | None = None
-    levels: np.ndarray | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _SharedTraining(Statistic):
-    """Public numbers of the steps of shared weights."""
+@dataclass(frozen=True)
+class GradientRounds(Statistic):
+    """Rounds in which users train at U, and their clipped gradients by U are summed."""
 
     rules: UserRules
     n_rounds: int
     n_local_steps: int
     learning_rate: float
+    clip_norm: float
     neighbors: Neighbors
-    n_jobs: int | None = None
+    n_jobs: int | None
 
     def remarks(self) -> tuple[str, ...]:
         return (_BILLBOARD,)
@@ -279,13 +263,6 @@ class _SharedTraining(Statistic):
     def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
         """Return shared weights after round `number`, counted from 0."""
         return U + rate_of(number, self.n_rounds) * adam.push(gradient, None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradientRounds(_SharedTraining):
-    """Rounds in which users train at U, and their clipped gradients by U are summed."""
-
-    clip_norm: float
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -332,8 +309,7 @@ class GradientRounds(_SharedTraining):
         return released_sum(release, name, rows, contributions, self.n_jobs)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExactWeights(_SharedTraining):
+class ExactWeights(GradientRounds):
     """Shared weights and all users' networks, trained together without noise."""
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
@@ -354,9 +330,9 @@ class ExactWeights(_SharedTraining):
                 U = self.moved(U, adam, gradient, number - 1)
             if progress.step(number):
                 break
-        users, levels = fits.collected(rows)
+        users = fits.collected(rows)
         squares = [np.vdot(block.y, block.y) for block in rows.blocks()]
-        found = (U, *users, levels, squares)
+        found = (U, *users, squares)
         if not all(np.isfinite(part).all() for part in found):
             raise ValueError(
                 "X or y contains numbers whose squares are out of the range of "
@@ -364,7 +340,7 @@ class ExactWeights(_SharedTraining):
             )
         release("components", np.ascontiguousarray(U.T))
         means = users.weights.mean(axis=0), users.prompts.mean(axis=0)
-        return SharedWeights(U, *means, number, users, levels)
+        return SharedWeights(U, *means, number, users)
 
     def _gradient(self, rows, fits: UserFits, U, number: int) -> np.ndarray:
         def part(block):
@@ -380,10 +356,7 @@ class ExactWeights(_SharedTraining):
 
 
 def n_sparse(sparsity: Any, n_parameters: int) -> int:
-    """Return how many weights of a network are the user's own.
-
-    `sparsity` is a number, a share to be rounded up, or None for all.
-    """
+    """Return how many weights are the user's own, by a number, a share or None."""
     if sparsity is None:
         return n_parameters
     whole = isinstance(sparsity, Integral)
@@ -401,13 +374,9 @@ def n_sparse(sparsity: Any, n_parameters: int) -> int:
 
 @dataclass(frozen=True)
 class NetworkModels(UserModels):
-    """Parameters of users' networks beside shared weights.
+    """Parameters of users' networks, and `levels`, which are added to their outputs."""
 
-    `weights` are w, `support` and `sparse` are the positions and values of b, of shape
-    (n_users, sparsity), and `levels` are added to a user's outputs.
-    """
-
-    entries: ClassVar[tuple[str, ...]] = (*NetworkWeights._fields, "levels")
+    entries: ClassVar[tuple[str, ...]] = NetworkWeights._fields
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
     prompts: np.ndarray
@@ -426,14 +395,10 @@ class NetworkModels(UserModels):
         return _kernels.whole_weights(U, self._networks(slice(code, code + 1)))[0]
 
     def _networks(self, chosen) -> NetworkWeights:
-        of_users = (self.weights, self.prompts, self.support, self.sparse)
-        return NetworkWeights(*of_users).take(chosen)
+        return NetworkWeights(**self.arrays()).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
-        """Return outputs and levels for rows, each from its user's rows alone.
-
-        Rows of unknown users, with negative codes, are zero.
-        """
+        """Return outputs and levels for rows; those of unknown users are zero."""
         out, known = np.zeros(len(codes)), np.flatnonzero(codes >= 0)
         if not len(known):
             return out
@@ -447,8 +412,9 @@ class NetworkModels(UserModels):
             for place in _kernels.in_parts(block, layout):
                 users, counts = block.users[place], block.counts[place]
                 own = self._networks(present[users])
-                found = _kernels.predictions(layout, U, own, block.X[place])
-                found += self.levels[present[users]][:, None]
+                whole, X = _kernels.whole_weights(U, own), block.X[place]
+                found = _kernels.user_activations(layout, whole, own.prompts, X)[-1]
+                found = found[:, :, 0] + own.levels[:, None]
                 there = np.arange(found.shape[1]) < counts[:, None]
                 rows_of_users = starts[users][:, None] + np.arange(found.shape[1])
                 out[known[rows_of_users[there]]] = found[there]
@@ -703,23 +669,21 @@ class LRSMLPRegressor(
     def _n_rounds(self, private: bool) -> int:
         return _ROUNDS[private] if self.n_rounds == "auto" else int(self.n_rounds)
 
-    def _statistic(self, n_features: int) -> GradientRounds | ExactWeights:
+    def _statistic(self, n_features: int) -> GradientRounds:
         """Return the statistic of the shared weights, private or exact."""
         widths = hidden_widths(self.hidden_layer_sizes)
         layout = Layout((n_features + int(self.prompt_size), *widths, 1))
         rank = min(int(self.n_components), layout.n_parameters)
         private, n_steps = self._is_private(), self.n_local_steps
-        given: dict[str, Any] = {
-            "rules": self._rules(layout, rank),
-            "n_rounds": self._n_rounds(private),
-            "n_local_steps": _LOCAL_STEPS[private] if n_steps == "auto" else n_steps,
-            "learning_rate": float(self.learning_rate),
-            "neighbors": Neighbors(self.neighbors),
-            "n_jobs": self.n_jobs,
-        }
-        if not private:
-            return ExactWeights(**given)
-        return GradientRounds(**given, clip_norm=float(self.clip_norm))
+        return (GradientRounds if private else ExactWeights)(
+            self._rules(layout, rank),
+            self._n_rounds(private),
+            _LOCAL_STEPS[private] if n_steps == "auto" else int(n_steps),
+            float(self.learning_rate),
+            float(self.clip_norm),
+            Neighbors(self.neighbors),
+            self.n_jobs,
+        )
 
     def _n_beside(self) -> int:
         return self.user_feature is not None
@@ -754,15 +718,16 @@ class LRSMLPRegressor(
             rows = rows_by_user(read, targets, index)
             progress.begin(X, targets, plan)
             found = statistic.run(release, rows, progress)
-            users, levels = found.users, found.levels
-            if users is None:  # each by their own rows and U
-                users, levels = train_users(rows, found.U, statistic.rules, self.n_jobs)
+            networks = found.users
+            if networks is None:  # each by their own rows and U
+                how = statistic.rules, self.n_jobs
+                networks = train_users(rows, found.U, *how)
             self.components_ = np.ascontiguousarray(found.U.T)
             self.weights_ = np.array(found.weights, dtype=np.float64)
             self.prompt_ = np.array(found.prompt, dtype=np.float64)
             self.layer_sizes_ = np.array(statistic.rules.layout.sizes)
             self.n_iter_ = found.n_iter
-            self._personal = NetworkModels.cleaned(index, *users, levels)
+            self._personal = NetworkModels.cleaned(index, *networks)
             self._users_given = index is not None
             self.privacy_ = plan
         return self
@@ -850,5 +815,5 @@ class LRSMLPRegressor(
         rows = rows_by_user(table, y, index)
         rules = self._rules(self._fitted_layout(), len(self.components_))
         U = np.ascontiguousarray(self.components_.T)
-        users, levels = train_users(rows, U, rules, self.n_jobs)
-        return NetworkModels.cleaned(index, *users, levels)
+        networks = train_users(rows, U, rules, self.n_jobs)
+        return NetworkModels.cleaned(index, *networks)

@@ -72,17 +72,6 @@ _LISTS: dict[str, list] = {
 }
 
 
-def _largest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return places and values of the n largest of each row, largest first."""
-    places = np.argpartition(-scores, n - 1, axis=1)[:, :n]
-    found = np.take_along_axis(scores, places, axis=1)
-    order = np.argsort(-found, axis=1, kind="stable")
-    return (
-        np.take_along_axis(places, order, axis=1),
-        np.take_along_axis(found, order, axis=1),
-    )
-
-
 @dataclass(frozen=True)
 class RaterModels(UserModels):
     """Weights of users on the items' features, and an array of each user's items."""
@@ -293,12 +282,7 @@ class DPMatrixFactorization(
         most = 2 if self.implicit else 3
         most -= self.n_components == 0
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
-
-            def begin(plan):
-                progress.begin(X, y, plan)
-                return progress
-
-            found = self._released_items(X, y, begin)
+            found = self._released_items(X, y, progress)
             _, catalog, self.privacy_, items, rows, index = found
             self._set_items(catalog, items)
             # What belongs to users, apart from all public attributes.
@@ -306,9 +290,6 @@ class DPMatrixFactorization(
         return self
 
     def _set_items(self, catalog: IdIndex, found: FoundItems) -> None:
-        """Set what was released of the items, and what is public."""
-        for name in ("level_", "item_offsets_"):  # of an earlier fit of ratings
-            vars(self).pop(name, None)
         super()._set_items(catalog, found)
         self.item_factors_, self.ridge_ = found.model.features, found.model.ridge
 
@@ -520,7 +501,11 @@ class DPMatrixFactorization(
             all_scores = self._scores(weights[own[part]], popularity)
             if exclude_seen:
                 all_scores[models.seen(own[part])] = -np.inf
-            best[part], scores[part] = _largest(all_scores, n)
+            places = np.argpartition(-all_scores, n - 1, axis=1)[:, :n]
+            found = np.take_along_axis(all_scores, places, axis=1)
+            order = np.argsort(-found, axis=1, kind="stable")
+            best[part] = np.take_along_axis(places, order, axis=1)
+            scores[part] = np.take_along_axis(found, order, axis=1)
         return self.items_[best], scores
 
     def _scores(self, weights: np.ndarray, popularity: float) -> np.ndarray:

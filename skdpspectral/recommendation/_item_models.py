@@ -44,11 +44,13 @@ class UserSum(Statistic):
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum, which a user moves by their vector."""
         neighbors = Neighbors.ADD_REMOVE_ONE
-        moved = sensitivity.sum_sensitivity(self.bound, neighbors)
         if self.symmetric:
             moved = sensitivity.projector_sum_sensitivity(neighbors)
-        more: dict[str, Any] = {"symmetric": True} if self.symmetric else {}
-        more |= {"magnitude": _kernels.MOST_RATERS, "lemma": self.lemma}
+            more: dict[str, Any] = {"symmetric": True, "lemma": "projector-sums"}
+        else:
+            moved = sensitivity.sum_sensitivity(self.bound, neighbors)
+            more = {"lemma": self.lemma}
+        more["magnitude"] = _kernels.MOST_RATERS
         return calibrate_alike([self.name], moved, mu, self.shape, **more)
 
     def run(
@@ -208,15 +210,13 @@ class RatingsModel(Combination):
     def parts(self) -> dict[str, UserSum]:
         p, k = len(self.features), self.n_factors
         shapes = {"offsets": (2 * p + 3,), "residuals": (p + 1,), "factors": (p, k)}
-        parts = {
-            name: UserSum(name, shapes[name], self.n_jobs)
+        shapes["second_moment"] = (p, p)
+        return {
+            name: UserSum(
+                name, shapes[name], self.n_jobs, symmetric=name == "second_moment"
+            )
             for name in self.shares()
-            if name in shapes
         }
-        if self._third == "second_moment":
-            how = {"lemma": "projector-sums", "symmetric": True}
-            parts[self._third] = UserSum(self._third, (p, p), self.n_jobs, **how)
-        return parts
 
     def shares(self) -> dict[str, float]:
         return _SHARES[self._third]

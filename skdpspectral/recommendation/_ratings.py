@@ -469,11 +469,11 @@ class CatalogEstimator(PrivateEstimator):
             "items=range(n); the ids in the ratings are private"
         )
 
-    def _released_items(self, X, y=None, begin=None):
+    def _released_items(self, X, y=None, progress=None):
         """Charge a fit, and release what its statistic tells of the items.
 
-        ``begin(plan)`` returns the progress of a fit. Returns the statistic, the
-        catalog, the plan, the released items, and the users' ratings and ids.
+        Returns the statistic, the catalog, the plan, the released items, and the users'
+        ratings and ids.
         """
         unread = Ratings(self, X, y, reset=True)
         unread.warn_of_others()
@@ -483,7 +483,9 @@ class CatalogEstimator(PrivateEstimator):
         # It is charged here, and values are read from here on.
         release, ratings = self._start_release(plan, unread)
         rows, index = self._grouped(ratings, catalog)
-        found = statistic.run(release, rows, begin(plan) if begin else None)
+        if progress is not None:
+            progress.begin(X, y, plan)
+        found = statistic.run(release, rows, progress)
         return statistic, catalog, plan, found, rows, index
 
     def _grouped(self, ratings: Ratings, catalog: IdIndex):
@@ -502,6 +504,8 @@ class CatalogEstimator(PrivateEstimator):
 
     def _set_items(self, catalog: IdIndex, found: FoundItems) -> None:
         """Set what was released of the items, in units of ratings, and the catalog."""
+        for name in ("level_", "item_offsets_"):  # of an earlier fit of ratings
+            vars(self).pop(name, None)
         self.items_ = catalog.ids.copy()
         self.item_popularity_ = found.popularity
         if not getattr(self, "implicit", False):

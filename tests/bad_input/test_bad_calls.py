@@ -187,7 +187,6 @@ FITS += [
 ]
 for f in (net, labels):
     FITS += [
-        f("moment_weight", optimizer=Adam(moments="pp", moment_weight=0.3)),
         f("small", epsilon=1e-14, delta=1e-15),
         f("noise_multiplier", optimizer=Adam(noise_multiplier=1e30), batch_size=5),
         f("noise_multiplier", optimizer=Adam(noise_multiplier=1.0), epsilon=None),

@@ -23,6 +23,7 @@ def some_networks(rng, n_users, layout, rank=2, k=3, prompt_size=0):
         rng.standard_normal((n_users, prompt_size)),
         np.array(support).reshape(n_users, k),
         rng.standard_normal((n_users, k)),
+        np.zeros(n_users),
     )
 
 
@@ -100,9 +101,8 @@ def test_the_support_is_that_of_a_newton_step():
     rows = per_user.UserRows(X, X @ truth, np.zeros(20, int), 1)
     (block,) = rows.blocks()
     rows, _ = networks.rows_of(block, slice(None), False)
-    users = NetworkWeights(
-        np.zeros((1, 0)), np.zeros((1, 0)), np.array([[0, 4]]), np.array([[0.5, 0.1]])
-    )
+    b = np.array([[0, 4]]), np.array([[0.5, 0.1]])
+    users = NetworkWeights(np.zeros((1, 0)), np.zeros((1, 0)), *b, np.zeros(1))
     whole = networks.whole_weights(np.zeros((d + 1, 0)), users)
     found = networks.chosen_support(layout, whole, users, rows, k, 0.0)
     assert found.support.tolist() == [[1, 3, 7]]
@@ -125,7 +125,7 @@ def numbers_of(rows, code, U, users, layout):
     found = {
         "levels": levels,
         "weights": whole,
-        "outputs": networks.predictions(layout, U, own, block.X[part]),
+        "outputs": networks.user_activations(layout, whole, own.prompts, some.X)[-1],
         "gradients": gradients.whole,
         "of prompts": gradients.prompts,
         "along U": networks.project_gradients(gradients.whole, U),

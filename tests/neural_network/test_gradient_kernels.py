@@ -13,9 +13,9 @@ from skdpspectral.neural_network import _kernels as networks
 from skdpspectral.neural_network._adam import MOMENTS, Optimization
 
 
-def moments_of(p, n, size, clip_norm, moments, weight="auto", **given):
+def moments_of(p, n, size, clip_norm, moments, **given):
     """One epoch of batches of a size of n examples."""
-    adam = Adam(moments=moments, moment_weight=weight, **given)
+    adam = Adam(moments=moments, **given)
     how = {"batch_size": size, "n_epochs": 1, "clip_norm": clip_norm}
     return Optimization(adam, p, n, **how)
 
@@ -224,7 +224,7 @@ def test_clipped_means_are_those_of_pytorch():
     sizes, clip = (6, 8, 4), 0.5
     layout, parameters, X, targets = problem(sizes, "softmax", n=30)
     factors = factors_of(layout, parameters, X, targets, "softmax")
-    moments = moments_of(layout.n_parameters, 30, 30, clip, "jme", 1.0)
+    moments = moments_of(layout.n_parameters, 30, 30, clip, "jme")
     found = moments.row([factors])[0] / np.repeat(
         [1.0, moments.weight], layout.n_parameters
     )

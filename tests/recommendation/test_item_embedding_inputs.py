@@ -230,16 +230,6 @@ def test_guessed_columns_of_a_dataframe_are_told(library):
         model().fit(IDS, RATINGS)
 
 
-def test_users_of_polars_stay_whole():
-    """In tables of any kind a user is who they were."""
-    frame = pl.DataFrame({"user_id": ["a", "größe"], "item_id": [10, 11]})
-    for kind in ("default", "pandas", "polars"):
-        fitted = model().set_output(transform=kind).fit(frame, [5.0, 1.0])
-        out = fitted.transform(frame)
-        users = out[:, 0] if kind == "default" else out["user_id"]
-        assert list(users) == ["a", "größe"]
-
-
 def test_one_text_among_the_ratings_changes_no_other():
     ratings = [np.float32(value) for value in (3.673925, 1.3, 3.940359, 2.1)]
     fitted = model().fit(IDS, [*ratings, "3"])

@@ -29,8 +29,9 @@ C = 1.5  # bound on norms
 
 def moments_of(kind, n, size, nu, *, p=3, sampling="poisson", neighbors="replace-one"):
     adam = Adam(sampling=sampling, neighbors=neighbors, moments=kind)
-    adam.set_params(moment_weight=nu or "auto")
-    return Optimization(adam, p, n, batch_size=size, n_epochs=1, clip_norm=C)
+    made = Optimization(adam, p, n, batch_size=size, n_epochs=1, clip_norm=C)
+    made.nu, made.weight = nu, math.sqrt(nu) / C
+    return made
 
 
 def gradients_of(rng, m, p):
