@@ -168,7 +168,7 @@ def test_the_rules_see_imports():
     assert {"_base", "_tables", "mechanisms"} <= found
     assert "_release" in imported_folders(ROOT / "audit.py")
     assert "mechanisms" in imported_folders(ROOT / "accounting" / "_gaussian.py")
-    found = imported_folders(ROOT / "linear_model/_shared_directions.py")
+    found = imported_folders(ROOT / "linear_model/_lrs.py")
     assert {"sensitivity", "_linalg", "accounting", "mechanisms"} <= found
     assert ("_linalg", "eigen") in {
         parts[:2] for parts in imported_parts(ROOT / "decomposition/_kernels.py")

@@ -41,3 +41,28 @@ def list_ndcg_score(held_users, held_items, users, lists):
 def catalog_coverage_score(lists, catalog):
     """Return the share of a catalog that appears in at least one list."""
     return len(np.unique(lists)) / len(catalog)
+
+
+def rating_ndcg_score(y, predicted, users, k=10):
+    """Return the mean over users of NDCG@k of their rated rows.
+
+    Tied rows share the mean of their gains; users without a gain are left out.
+    """
+    codes = np.unique(users, return_inverse=True)[1].ravel()
+    gains = np.maximum(np.asarray(y, dtype=float), 0.0)
+    found = _ranked_sums(gains, np.asarray(predicted, dtype=float), codes, k)
+    best = _ranked_sums(gains, gains, codes, k)
+    return float(np.mean(np.minimum(found[best > 0] / best[best > 0], 1.0)))
+
+
+def _ranked_sums(gains, scores, codes, k):
+    """Sum discount times gain over the leading ranks of each user."""
+    order = np.lexsort((-scores, codes))
+    gains, scores, codes = gains[order], scores[order], codes[order]
+    counts = np.bincount(codes)
+    rank = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    weight = np.where(rank < k, 1.0 / np.log2(2.0 + rank), 0.0)
+    starts_tie = (rank == 0) | (np.diff(scores, prepend=np.nan) != 0)
+    starts = np.flatnonzero(starts_tie)
+    mean_gain = np.add.reduceat(gains, starts) / np.diff(starts, append=len(codes))
+    return np.bincount(codes[starts], mean_gain * np.add.reduceat(weight, starts))

@@ -17,9 +17,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
+from list_scores import rating_ndcg_score
 from real_tables import fetch_movielens
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -27,9 +27,8 @@ from sklearn.preprocessing import StandardScaler
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
-from skdpspectral._tables.ids import encode_ids
+from skdpspectral._tables.columns import encode_ids
 from skdpspectral.linear_model import UserIntercept
-from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSplit
 
 EPSILONS = (0.5, 1.0, 2.0, 8.0, None)
@@ -61,9 +60,7 @@ def held_out(ratings, seed):
 
 def ndcg(y, predicted, users):
     """Return the exact mean of NDCG@10 over users."""
-    scorer = make_private_scorer("ndcg", None, user_feature=0, k=10)
-    given = SimpleNamespace(predict=lambda X: predicted)
-    return scorer(given, np.asarray(users)[:, np.newaxis], y)
+    return rating_ndcg_score(y, predicted, users)
 
 
 def scores(y, predicted, users, rating_range=(1, 5)):

@@ -322,7 +322,7 @@ class _Walk:
         if step.kind in (Composition.PIPELINE, Composition.SEARCH) and is_known(one):
             if step.kind is Composition.PIPELINE:
                 whole, said, name = "pipeline", " on all steps", step.path
-                inner = Pipeline(one.steps, memory=one.memory)
+                inner = Pipeline(one.steps)
             else:
                 whole, said, name = "search", " on all fits", f"{path}__estimator"
                 inner = one.estimator

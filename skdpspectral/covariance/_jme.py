@@ -39,7 +39,7 @@ from ..factorizations import (
     needs_steps,
 )
 from ..mechanisms import check_count
-from ._covariance import GaussianMixin
+from ._covariance import CovarianceMixin
 from ._moment_stream import (
     BLOCK_STEPS,
     MomentStream,
@@ -159,7 +159,7 @@ _FLOOR, _LEAST = 2.0, 1e-6
 
 
 @documented
-class JMECovariance(GaussianMixin, CallbackSupportMixin, PrivateEstimator):
+class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
     r"""Mean and covariance of a stream, released privately at every step.
 
     Each row is one step. The noise is correlated between steps, so that weighted sums

@@ -6,7 +6,7 @@ itself a release.
 """
 
 from ._private_scorer import make_private_scorer
-from ._score_kinds import captured_variance, subspace_distance
+from ._subspaces import captured_variance, subspace_distance
 
 __all__ = [
     "captured_variance",

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils import check_random_state, gen_batches
 
 from .. import sensitivity
 from .._base.sklearn_compat import Interval
@@ -20,9 +22,15 @@ from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
-from .._tables.columns import column_names, read_column, read_quietly
-from .._tables.ids import encode_ids
-from .._tables.table import n_rows_in_memory, shape_of
+from .._tables.columns import (
+    column_names,
+    encode_ids,
+    n_rows_in_memory,
+    read_column,
+    read_entries,
+    read_quietly,
+    shape_of,
+)
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
 from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import calibrate_alike
@@ -32,8 +40,22 @@ from ..accounting._ledger.context import (
     block_at_hand,
 )
 from ..accounting._ledger.planned_fits import Composition, composition_of, is_estimator
-from ..mechanisms import Exact, Mechanism, Neighbors, PrivacyPlan, Unit
-from ._score_kinds import Kind, make_kind
+from ..mechanisms import (
+    Exact,
+    Mechanism,
+    Neighbors,
+    PrivacyPlan,
+    Unit,
+    check_real,
+    shown,
+)
+from ._subspaces import (
+    BLOCK_SIZE,
+    components_and_rows,
+    dense,
+    inverse_scale,
+    orthonormal_rows,
+)
 
 _CONSTRAINTS = {
     "epsilon": [Interval(Real, 0, None, closed="right"), None],
@@ -47,6 +69,166 @@ _BLOCK = 4096
 
 # What each user adds to the count of users: as much as its value may weigh.
 _HALF = 0.5
+
+
+# -- what rows contribute ----------------------------------------------------------
+
+
+def _targets(values: Any) -> np.ndarray:
+    """Return one real number a row."""
+    numbers = read_entries(values, "y")
+    entries = numbers.ravel().tolist() if numbers.dtype == object else numbers[:0]
+    kinds = {numbers.dtype.type, *map(type, entries)}
+    if any(issubclass(kind, (complex, np.complexfloating)) for kind in kinds):
+        raise ValueError("y and predictions must be real numbers")  # numpy only warns
+    numbers = numbers.astype(np.float64)
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    if numbers.ndim != 1:
+        raise ValueError("y and predictions must have one number per row")
+    return numbers
+
+
+def _equal(y: Any, predicted: Any) -> np.ndarray:
+    """Return whether the class of each row is the predicted one."""
+    y, predicted = read_entries(y, "y"), read_entries(predicted, "predictions")
+    if y.ndim != 1 or y.shape != predicted.shape:
+        raise ValueError("y and predictions must have one class per row")
+    if object not in (y.dtype, predicted.dtype):
+        right: np.ndarray = y == predicted  # by types, which are public
+        return right
+    found = (a == b for a, b in zip(y.tolist(), predicted.tolist(), strict=True))
+    # What cannot be compared, such as pandas.NA, is not equal.
+    return np.array([isinstance(e, (bool, np.bool_)) and bool(e) for e in found], bool)
+
+
+def _right(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    return _equal(y, estimator.predict(X)).astype(np.float64)
+
+
+def _squared_errors(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    return np.square(_targets(y) - _targets(estimator.predict(X)))
+
+
+def _absolute_errors(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    return np.abs(_targets(y) - _targets(estimator.predict(X)))
+
+
+def _log_losses(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    """Return losses; that of a class which the model does not know is infinite."""
+    probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    y = read_entries(y, "y")
+    kind = object if y.dtype == object else None
+    classes = read_entries(estimator.classes_, "classes")
+    own = np.column_stack([_equal(y, np.full(len(y), c, kind)) for c in classes])
+    return -np.log((probabilities * own).sum(axis=1))
+
+
+# What each row contributes to a score, and the score's sign.
+_MEANS: dict[str, tuple[float, Callable[[Any, Any, Any], np.ndarray]]] = {
+    "accuracy": (1.0, _right),
+    "squared_error": (-1.0, _squared_errors),
+    "absolute_error": (-1.0, _absolute_errors),
+    "log_loss": (-1.0, _log_losses),
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A score: the mean of one number a row, cut at a public `limit`."""
+
+    name: str
+    limit: float = 1.0
+
+    width: ClassVar[int] = 1
+    diameter: ClassVar[float] = 1.0
+    radius: ClassVar[float] = 0.5
+
+    def n_terms(self, n_rows: int) -> int:
+        """Return how many contributions so many rows have; no row is in two."""
+        return n_rows
+
+    def contributions(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
+        """Return an array of shape (n_terms, width): cut numbers over limit, less 1/2.
+
+        An error that is no number counts as the worst.
+        """
+        errors = np.nan_to_num(_MEANS[self.name][1](estimator, X, y), nan=math.inf)
+        return (np.clip(errors, 0.0, self.limit) / self.limit - 0.5)[:, np.newaxis]
+
+    def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
+        """Return the score and its standard error, of released means."""
+        sign = _MEANS[self.name][0]
+        return sign * self.limit * (0.5 + float(means[0])), self.limit * std
+
+
+@dataclass(frozen=True)
+class CapturedVariance(Kind):
+    """Share of the variance of rows that an estimator's components keep.
+
+    It is that of differences of two rows over the root of two, which have no mean, each
+    clipped to the `limit` in the space of the components.
+    """
+
+    width: ClassVar[int] = 2
+    diameter: ClassVar[float] = sensitivity.confusion_diameter()
+    radius: ClassVar[float] = 1.0
+
+    def n_terms(self, n_rows: int) -> int:
+        """Return the number of pairs; of an odd number a row is in none."""
+        return n_rows // 2
+
+    def contributions(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
+        """Return shares of the clip that are kept of a pair, and that are not."""
+        components, scale, rows = components_and_rows(estimator, X)
+        basis = orthonormal_rows(components, "components_")
+        n_pairs = self.n_terms(rows.shape[0])
+        # By positions alone, from all over the table.
+        order = check_random_state(0).permutation(rows.shape[0])
+        pairs = order[: 2 * n_pairs].reshape(2, n_pairs)
+        weights = inverse_scale(scale, rows.shape[1]) / self.limit
+        found = np.empty((n_pairs, 2))
+        for batch in gen_batches(n_pairs, max(1, BLOCK_SIZE // rows.shape[1])):
+            first, second = (dense(rows[side[batch]]) for side in pairs)
+            differences = (first - second) * weights * math.sqrt(0.5)
+            norms = np.sqrt(np.sum(np.square(differences), axis=1))
+            clipped = differences / np.maximum(norms, 1.0)[:, np.newaxis]
+            clipped = np.nan_to_num(clipped)
+            kept = np.minimum(np.sum(np.square(clipped @ basis.T), axis=1), 1.0)
+            total = np.minimum(np.sum(np.square(clipped), axis=1), 1.0)
+            found[batch] = np.column_stack([kept, np.maximum(total - kept, 0.0)])
+        return found
+
+    def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
+        part, rest = map(float, means)
+        # Nobody knows a whole that the noise drowns.
+        whole = max(part + rest, 2.0 * std)
+        if whole == 0.0:
+            return math.nan, math.nan
+        share = part / whole  # not cut: scores of two models should hardly be equal
+        return share, std * math.hypot(share, 1.0 - share) / whole
+
+
+# The parameter of each score, if any.
+_PARAMETERS = dict.fromkeys(_MEANS, "limit")
+_PARAMETERS |= {"accuracy": "", "captured_variance": "clip_norm"}
+
+
+def make_kind(score: object, parameters: dict[str, Any]) -> Kind:
+    """Return a score by its name, with its public parameter."""
+    if not isinstance(score, str) or score not in _PARAMETERS:
+        known = sorted(_PARAMETERS)
+        raise ValueError(f"score must be one of {known}, got {shown(score)}")
+    named = list(filter(None, [_PARAMETERS[score]]))
+    if [*parameters] != named:
+        raise TypeError(f"score={score!r} has parameters {named}, got {[*parameters]}")
+    limits = [check_real(*given) for given in parameters.items()]
+    if not all(0.0 < limit < math.inf for limit in limits):
+        raise ValueError(f"{named[0]} must be positive and finite, got {limits[0]}")
+    return (CapturedVariance if score == "captured_variance" else Kind)(score, *limits)
+
+
+# -- releases ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -83,8 +265,6 @@ class RowScore(Statistic):
 class UserScore(Statistic):
     """Mean over users, whose number is private, of values in [-1/2, 1/2]."""
 
-    width: int = 1
-
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         moved = sensitivity.counted_score_sensitivity(_HALF, _HALF)
         more = {"magnitude": MOST_EXACT_USERS, "lemma": "score-sums"}
@@ -109,10 +289,6 @@ def _deviation(mechanism: Any) -> float:
     return 0.0 if isinstance(mechanism, Exact) else float(mechanism.noise_std)
 
 
-_ROW = (Unit.ROW, Neighbors.REPLACE_ONE)
-_USER = (Unit.USER, Neighbors.ADD_REMOVE_ONE)
-
-
 def make_private_scorer(
     score: str,
     epsilon: float | None = 1.0,
@@ -133,23 +309,18 @@ def make_private_scorer(
     Parameters
     ----------
     score : str
-        Name of the score. Larger scores are better. Its parameters are public numbers.
+        Name of the score. Larger scores are better. Its parameter is a public number.
 
         =====================  ============================================  ==========
-        Score                  Parameters                                    Mean over
+        Score                  Parameter                                     Mean over
         =====================  ============================================  ==========
         "accuracy"                                                           rows, users
-        "balanced_accuracy"    `classes`: all classes                        rows
         "squared_error"        `limit`: the largest error that counts; the   rows, users
                                score is the negative of the mean
         "absolute_error"       `limit`, as above                             rows, users
         "log_loss"             `limit`, as above                             rows, users
-        "r2"                   `limit` of squared errors, `bounds` of        rows
-                               targets
         "captured_variance"    `clip_norm` of pair differences divided by    rows
                                sqrt(2), in the components' space
-        "ndcg"                 `k=10`                                        users
-        "recall"               `k=10`, `relevant=4`                          users
         =====================  ============================================  ==========
     epsilon : float or None, default=1.0
         Privacy budget of one score, positive. None (or infinity) gives exact scores,
@@ -169,8 +340,8 @@ def make_private_scorer(
     noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids the
         privacy of the scores**; use it only for tests and figures.
-    **parameters : object
-        Parameters of the score.
+    **parameters : float
+        The parameter of the score, positive.
 
     Returns
     -------
@@ -239,11 +410,6 @@ class PrivateScorer:
             raise ValueError(
                 f"score={kind.name!r} is a score of rows: leave user_feature=None"
             )
-        if user_feature is None and kind.of_users:
-            raise ValueError(
-                f"score={kind.name!r} is a score of users: name their column with "
-                "user_feature"
-            )
         self._accountant, self._user_feature = accountant, user_feature
         self._noise_seed = noise_seed
         self._made_in = block_at_hand()
@@ -251,7 +417,8 @@ class PrivateScorer:
     def __repr__(self) -> str:
         kind = self._kind
         parts = [repr(kind.name), f"epsilon={self._budget[0]!r}"]
-        parts += [f"{f.name}={getattr(kind, f.name)!r}" for f in fields(kind)]
+        if _PARAMETERS[kind.name]:
+            parts.append(f"{_PARAMETERS[kind.name]}={kind.limit!r}")
         if self._user_feature is not None:
             parts.append(f"user_feature={self._user_feature!r}")
         return f"make_private_scorer({', '.join(parts)})"
@@ -276,13 +443,13 @@ class PrivateScorer:
                 f"a score of {self._kind.name!r} needs two held-out rows or more, got "
                 f"{n_samples}"
             )
-        unit, neighbors = _ROW if self._user_feature is None else _USER
+        by_row = self._user_feature is None
         return self.statistic(n_terms).plan(
             *self._budget,
             estimator=self._kind.name,
             seeded=self._noise_seed is not None,
-            unit=unit,
-            neighbors=neighbors,
+            unit=Unit.ROW if by_row else Unit.USER,
+            neighbors=Neighbors.REPLACE_ONE if by_row else Neighbors.ADD_REMOVE_ONE,
         )
 
     def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
@@ -291,7 +458,7 @@ class PrivateScorer:
         A score that cannot be computed is charged; its error quotes no held-out values.
         """
         n_samples, shape = n_rows_in_memory(X), shape_of(X)
-        if y is None and self._kind.needs_targets:
+        if y is None and self._kind.name in _MEANS:
             raise ValueError(
                 f"the score {self._kind.name!r} needs targets: call it as "
                 "scorer(estimator, X, y)"
@@ -331,9 +498,6 @@ class PrivateScorer:
             return values
         users = read_column(X, feature, "user_feature")
         codes, n_users = encode_ids(users, "user_feature")
-        if kind.of_users:
-            of_each = kind.of_each_user(y, estimator.predict(X), codes, n_users)
-            return of_each[~np.isnan(of_each)] - 0.5
         values = kind.contributions(estimator, X, y)[:, 0]
         sums = np.bincount(codes, values, minlength=n_users)
         means: np.ndarray = sums / np.bincount(codes, minlength=n_users)

@@ -23,14 +23,13 @@ from ..accounting import (
     gaussian_epsilon,
 )
 from ..accounting._errors import without_warnings
-from ..accounting._ledger.context import block_at_hand, without_accountant
+from ..accounting._ledger.context import FormChecked, block_at_hand, without_accountant
 from ..accounting._ledger.planned_fits import (
     Composition,
     composition_of,
     estimators_within,
     fitted_within,
 )
-from ..accounting._ledger.step_shares import FormChecked
 from ..mechanisms import Assumption, PrivacyPlan, Unit, shown
 
 # A planned cost may exceed what it was made of by rounding.

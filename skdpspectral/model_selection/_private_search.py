@@ -12,8 +12,14 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
-from .._base.model_inside import ModelInside, has_method
+from .._base.estimator import (
+    ModelInside,
+    PrivateEstimator,
+    Seed,
+    Self,
+    has_method,
+    unweighted,
+)
 from .._base.sklearn_compat import (
     CallbackSupportMixin,
     Interval,

@@ -38,15 +38,16 @@ from .._release.noise import (
 from .._tables.columns import (
     column_names,
     dtypes_of,
+    encode_ids,
     frame_of_arrow,
     is_arrow,
     read_column,
     read_entries,
     read_quietly,
     refuse_on_cluster,
+    shape_of,
 )
-from .._tables.ids import encode_ids
-from .._tables.table import shape_of, table_shape
+from .._tables.table import table_shape
 from ..accounting import (
     PrivacyAccountant,
     calibrate_exponential,

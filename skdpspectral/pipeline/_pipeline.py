@@ -1,52 +1,102 @@
-"""A pipeline that is one private estimator, with one budget."""
+"""A pipeline that is one private estimator: its steps share one budget."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
 import math
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count, pairwise, repeat
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from scipy import sparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, get_tags
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, Seed, Self, fitted_by
-from .._base.model_inside import ModelInside, has_method
+from .._base.estimator import (
+    ModelInside,
+    PrivateEstimator,
+    Seed,
+    Self,
+    TableEstimator,
+    fitted_by,
+    has_method,
+)
 from .._base.personal import PersonalEstimator
-from .._base.privacy_report import report_after_charge
-from .._base.sklearn_compat import StrOptions, fit_progress
+from .._base.privacy_report import is_known, passes_rows, report_after_charge
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, fit_progress
 from .._tables.columns import (
+    UserRows,
     column_apart,
     column_names,
+    refuse_nullable_integers,
     refuse_on_cluster,
     refuse_same_names,
 )
-from .._tables.ids import UserRows
-from .._tables.table import compare_features, table_shape, users_of_rows
-from ..accounting import PrivacyAccountant
+from .._tables.table import (
+    compare_features,
+    deferred_rows,
+    deferred_targets,
+    table_shape,
+    users_of_rows,
+)
+from ..accounting import (
+    PrivacyAccountant,
+    calibrate_gaussian,
+    calibrate_sampled,
+    gaussian_epsilon,
+    gaussian_mu,
+    split_mu,
+)
+from ..accounting._composition import sampled_gaussian
+from ..accounting._ledger.context import SHARES_OF_STEPS, StepShare
 from ..accounting._ledger.planned_fits import (
     Composition,
     Rows,
     Step,
+    branches,
     composition_of,
     estimators_within,
+    has_private,
+    is_private,
     steps_of,
+    with_any_width,
+    zeros,
 )
-from ..mechanisms import PrivacyPlan, check_count
-from ._step_budgets import (
-    StepBudgets,
-    check_rows_of_others,
-    form_after,
-    private_steps,
+from ..mechanisms import (
+    Alternatives,
+    Assumption,
+    Concern,
+    Exact,
+    Mechanism,
+    Neighbors,
+    PrivacyPlan,
+    Remark,
+    SampledGaussian,
+    Unit,
+    check_count,
 )
 
 # Between the seeds of the steps of two fits.
 _SEEDS_APART = 1013
+
+# Steps without noise are tried on so many zeros, in so many columns at most.
+_FEW, _MOST_TRIED = 3, 4096
+
+# Rounding of a sum of failures, by far.
+_ROUNDING = 2.0**-44
+
+# Any noise will do to learn how often a step draws samples.
+_TRIAL_NOISE = 10.0
+
+# Weights of mu**2. A final model learns more numbers from the rows than a scaler does.
+_SCALER, _OTHER, _MODEL = 1.0, 2.0, 4.0
 
 
 @documented
@@ -67,10 +117,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     epsilon : float or None, default=1.0
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
-    shares : "auto" or dict of str to float, default="auto"
-        Shares of :math:`\mu^2` of all private steps by name, which sum to 1. Nested
-        steps are named by paths, such as ``"columns__num"``. With "auto", scalers have
-        weight 1, other transformers 2, and classifiers and regressors 4.
     {accountant}
     {noise_seed}
     user_feature : int, str or None, default=None
@@ -79,11 +125,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         (:ref:`rows_per_person`). Each step counts each user as one row, drawn at
         random; estimators with models of users use all rows. None leaves users to the
         steps.
-    memory : None
-        Must be None, because a cached step would be reused with the noise and cost of
-        another budget.
-    verbose : bool, default=False
-        Whether to print the elapsed time of each step.
 
     Attributes
     ----------
@@ -100,9 +141,10 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     -----
     **Formal guarantee.** A fit is (`epsilon`, `delta`)-differentially private for the
     privacy unit of its steps: one row that is replaced, or one user who joins or
-    leaves. Gaussian steps get :math:`\mu_i = \mu \sqrt{w_i}`, where :math:`w_i` is
-    the share of the step and :math:`\mu` is the value of one Gaussian mechanism with
-    the whole budget. Their composition is exact (:ref:`composition`). A step with
+    leaves. Gaussian steps get :math:`\mu_i = \mu \sqrt{w_i}`, where :math:`\mu` is the
+    value of one Gaussian mechanism with the whole budget and :math:`w_i` is the share
+    of the step: scalers have weight 1, other transformers 2, and classifiers and
+    regressors 4. Their composition is exact (:ref:`composition`). A step with
     Poisson sampling, such as :class:`~skdpspectral.DPAdamClassifier`, uses the smallest
     noise with which its composition with all other steps stays within the budget. A
     step whose release would differ from its charged plan raises an error before the
@@ -139,15 +181,16 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     transform_input: ClassVar[None] = None  # which Pipeline asks for
     _is_tried = False  # by the search that fits it, on rows of the same form
 
+    # Of Pipeline: a cached step would be used again with the noise of another budget.
+    memory: ClassVar[None] = None
+    verbose: ClassVar[bool] = False
+
     _array_parameters: ClassVar[tuple[str, ...]] = ("steps",)
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "steps": "no_validation",
-        "shares": [StrOptions({"auto"}), dict],
         "user_feature": [Integral, str, None],
-        "memory": "no_validation",
-        "verbose": ["boolean"],
     }
 
     def __init__(
@@ -156,22 +199,16 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         *,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
-        shares="auto",
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
         user_feature: int | str | None = None,
-        memory=None,
-        verbose: bool = False,
     ) -> None:
         self.steps = steps
         self.epsilon = epsilon
         self.delta = delta
-        self.shares = shares
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.user_feature = user_feature
-        self.memory = memory
-        self.verbose = verbose
 
     # -- what a fit will release -----------------------------------------------------
 
@@ -213,7 +250,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         """Return the plan of the rows of users, without the column of ids."""
         self._check_parameters()
         _, steps = self._steps_of(self._unfitted(), _rows_of(X), users)
-        return self._budgets(steps, users).plan
+        return StepBudgets(steps, *self._budget_of_fit(), users).plan
 
     def _steps_of(
         self, pipeline: Pipeline, table: Rows, users: UserRows | None
@@ -230,30 +267,32 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        _check_steps(self.steps)
+        pairs = isinstance(self.steps, (list, tuple)) and all(
+            isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in self.steps
+        )
+        if not (pairs and self.steps):
+            raise ValueError("steps must be a list of pairs (name, estimator)")
+        for name, step in self.steps:
+            if isinstance(step, type):
+                raise TypeError(f"step {name!r} is a class: pass {step.__name__}(...)")
+        self._validate_steps()  # of Pipeline: names, and what steps can do
         # Before a step is tried: it might be cached, or refused for another reason.
         for path, part in estimators_within(self).items():
             if getattr(part, "memory", None) is not None:
                 raise ValueError(
-                    f"{path}{'__' if path else ''}memory must be None: a cached step "
-                    "would be used again with the noise of another budget"
+                    f"{path}__memory must be None: a cached step would be used again "
+                    "with the noise of another budget"
                 )
 
     def _unfitted(self) -> Pipeline:
         """Return a pipeline of clones of the steps, private to this fit."""
-        pipeline = Pipeline(
-            [(name, clone(step, safe=False)) for name, step in self.steps],
-            verbose=self.verbose,
-        )
+        steps = [(name, clone(step, safe=False)) for name, step in self.steps]
+        pipeline = Pipeline(steps)
         # Branches would continue beside one that fails, without numpy's error state.
         for part in estimators_within(pipeline).values():
             if composition_of(part) in (Composition.UNION, Composition.COLUMNS):
                 part.n_jobs = 1
         return pipeline
-
-    def _budgets(self, steps: list[Step], users: UserRows | None) -> StepBudgets:
-        """Give steps their shares, and plan all of them."""
-        return StepBudgets(steps, *self._budget_of_fit(), self.shares, users)
 
     def _apart(self, X: Any) -> tuple[Any, UserRows | None]:
         """Return the columns of the steps, and the users of the rows, if any."""
@@ -295,7 +334,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
             # A fitted step that is fitted again is charged to the same ledger.
             for step, seed in zip(steps, self._seeds(), strict=False):
                 step.estimator.set_params(accountant=self.accountant, noise_seed=seed)
-            budgets = self._budgets(steps, users)
+            budgets = StepBudgets(steps, *self._budget_of_fit(), users)
             fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
             for before, step in pairwise(fitted):  # which may ask it for its units
                 if all(isinstance(part, PrivateEstimator) for part in (before, step)):
@@ -310,7 +349,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
                 try:
                     progress.begin(X, y, budgets.plan)
                     private = math.isfinite(budgets.plan.epsilon)
-                    fitted_by(partial(pipeline.fit, X, y), private)
+                    fitted_by(functools.partial(pipeline.fit, X, y), private)
                     plan = budgets.plan_of_fit()
                 finally:
                     budgets.close()
@@ -400,50 +439,7 @@ def _rows_of(X: Any) -> Rows:
     return Rows(X, form_after=form_after)
 
 
-def _check_steps(steps: Any) -> None:
-    """Refuse anything but lists of names and steps, before the charge."""
-    pairs = isinstance(steps, (list, tuple)) and all(
-        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in steps
-    )
-    if not (pairs and steps):
-        raise ValueError("steps must be a list of pairs (name, estimator), not empty")
-    names = [name for name, _ in steps]
-    for name in names:
-        if not isinstance(name, str) or "__" in name or names.count(name) > 1:
-            raise ValueError(
-                f"steps must have names that are all different, without '__', got "
-                f"{name!r}"
-            )
-    if set(names) & set(PrivatePipeline._parameter_constraints):
-        raise ValueError(
-            f"steps must not have names of parameters of the pipeline, got {names}"
-        )
-    for number, (name, step) in enumerate(steps, start=1):
-        if step is None or (isinstance(step, str) and step == "passthrough"):
-            continue
-        if isinstance(step, type):
-            raise TypeError(
-                f"step {name!r} is a class: pass an instance, {step.__name__}(...)"
-            )
-        transforms = hasattr(step, "transform") or number == len(steps)
-        if not (hasattr(step, "fit") and hasattr(step, "get_params") and transforms):
-            raise TypeError(
-                f"step {name!r} must have fit{' and transform' * (number < len(steps))}"
-                f", got {type(step).__name__}"
-            )
-
-
-def make_private_pipeline(
-    *steps,
-    epsilon=1.0,
-    delta=1e-6,
-    shares="auto",
-    accountant=None,
-    noise_seed=None,
-    user_feature=None,
-    memory=None,
-    verbose=False,
-):
+def make_private_pipeline(*steps, **parameters):
     """Build a :class:`PrivatePipeline` with automatically named steps.
 
     Parameters
@@ -451,8 +447,9 @@ def make_private_pipeline(
     *steps : estimators
         Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
-    epsilon, delta, shares, accountant, noise_seed, user_feature, memory, verbose
-        As in :class:`PrivatePipeline`.
+    **parameters : object
+        `epsilon`, `delta`, `accountant`, `noise_seed` and `user_feature`, as in
+        :class:`PrivatePipeline`.
 
     Returns
     -------
@@ -469,5 +466,353 @@ def make_private_pipeline(
     >>> len(model.privacy_plan(n_samples=1000, n_features=5).mechanisms)
     2
     """
-    given = {name: value for name, value in locals().items() if name != "steps"}
-    return PrivatePipeline(make_pipeline(*steps).steps, **given)
+    return PrivatePipeline(make_pipeline(*steps).steps, **parameters)
+
+
+# -- steps and their shares ------------------------------------------------------
+
+
+def _weight(estimator: Any) -> float:
+    """Return the public weight of a step, by its kind."""
+    if get_tags(estimator).estimator_type in ("classifier", "regressor"):
+        return _MODEL
+    return _SCALER if isinstance(estimator, OneToOneFeatureMixin) else _OTHER
+
+
+def private_steps(steps: Iterable[Step], by_user: bool) -> list[Step]:
+    """Return the private steps of a pipeline, of all of its steps, or refuse them."""
+    private = []
+    for step in steps:
+        one = step.estimator
+        if isinstance(one, PrivateEstimator):
+            private.append(step)
+        elif step.kind in (Composition.SEARCH, Composition.OTHER) and has_private(one):
+            raise TypeError(
+                f"step {step.path!r}: how often {type(one).__name__} fits the private "
+                "estimators in it is not known; make them steps of the pipeline, a "
+                "ColumnTransformer or a FeatureUnion"
+            )
+    if not private:
+        raise ValueError(
+            "steps must contain a private estimator of this package: without one, use "
+            "sklearn.pipeline.Pipeline"
+        )
+    for step in private:
+        _check_step(step.path, step.estimator, by_user)
+    _check_users(private)
+    return private
+
+
+def _check_users(private: list[Step]) -> None:
+    """Refuse steps that protect users of different columns of the table."""
+    columns = {
+        step.path: step.estimator.user_feature
+        for step in private
+        if getattr(step.estimator, "user_feature", None) is not None
+        and not isinstance(step.estimator, TableEstimator)  # which protects rows
+        and not any(hasattr(e, "_puts_users_first") for _, e in step.behind)
+    }
+    if len(set(columns.values())) > 1:
+        raise ValueError(
+            f"user_feature must be one column in all steps, got {columns}: a user of "
+            "one column has rows of several users of another"
+        )
+
+
+def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
+    """Return the plan of a step within a share; errors name the step."""
+    step.estimator._step_share = share
+    with naming(step.path):
+        return step.plan()
+
+
+def form_after(path: str, step: Any, X: Any) -> Any:
+    """Return zeros of the shape that a step without noise makes; None for others."""
+    n_rows, n_columns = table_shape(X)
+    whole = is_private(step) or composition_of(step)
+    if whole or not is_known(step) or n_columns > _MOST_TRIED:
+        return None
+    seeds = {"random_state": 0} if hasattr(step, "random_state") else {}
+    few = (type(X) if sparse.issparse(X) else np.zeros)((_FEW, n_columns))
+    with naming(path), np.errstate(all="ignore"):
+        made = clone(step).set_params(**seeds).fit_transform(few)
+    return zeros((n_rows, made.shape[1]), like=made)
+
+
+def check_rows_of_others(steps: list[Step]) -> None:
+    """Refuse rows that steps without noise do not accept, or pass on as text."""
+    for step in steps:
+        one, read = step.estimator, [(step.path, step.rows)]
+        if step.kind in (Composition.UNION, Composition.COLUMNS):
+            inside = branches(step.path, one, step.rows)
+            read = [
+                (f"{step.path}__{n}", rows) for n, p, rows in inside if passes_rows(p)
+            ]
+        elif step.kind or is_private(one) or passes_rows(one) or isinstance(one, str):
+            continue
+        for path, rows in read:
+            if rows.own:
+                with naming(path):
+                    refuse_nullable_integers(rows.X)
+                    deferred_rows(None, rows.X, accept_sparse=True, in_blocks=True)
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Prefix errors with the step that caused them."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"step {path!r}: {error}") from error
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or bool(np.ndim(value) == 0 and value == default)
+
+
+def _check_step(path: str, step: Any, by_user: bool) -> None:
+    """Refuse a step with its own budget, ledger or noise."""
+    kind, whole = type(step).__name__, composition_of(step)
+    parameters = inspect.signature(type(step)).parameters
+    changed = [
+        f"{name}={getattr(step, name)!r}"
+        for name in ("epsilon", "delta")
+        if not _is_default(getattr(step, name), parameters[name].default)
+    ]
+    noise = step._given_noise()
+    # Of clients, whose ids would be read, each has a budget.
+    why = {
+        " is a search with its own budget: search over the parameters of the whole "
+        "pipeline with PrivateSearchCV": whole is Composition.SEARCH,
+        f" is a {kind} with its own budget: use sklearn.pipeline.make_pipeline inside "
+        "a private pipeline": whole is Composition.PIPELINE,
+        f": {kind} has a budget for each client; fit it outside of a private "
+        "pipeline": hasattr(step, "client_feature"),
+        f" has {', '.join(changed)}, but the pipeline has the budget: leave it at its "
+        "default": changed,
+        f": {kind} {step._why_no_users}": by_user
+        and "users" not in inspect.signature(step.fit).parameters,
+        " has an accountant: pass it to the pipeline, which is charged once for all "
+        "steps": step.accountant is not None,
+        f" has {noise}, but the pipeline sets the noise of its steps: set it to "
+        "None": noise is not None,
+    }
+    for said, is_so in why.items():
+        if is_so:
+            raise ValueError(f"step {path!r}{said}")
+
+
+def _check_plan(path: str, step: Any, plan: PrivacyPlan) -> None:
+    """Refuse a plan whose cost cannot be composed."""
+    sampled = [m for m in plan.mechanisms if isinstance(m, SampledGaussian)]
+    single = len(plan.mechanisms) == len(sampled) == 1
+    if plan.assumption is not Assumption.NONE:
+        said = "rests on a model of the data; choose another mechanism, or"
+    elif (plan.curves and not single) or (sampled and not step._takes_noise_multiplier):
+        said = "has noise that cannot be part of one composition;"
+    else:
+        return
+    raise ValueError(
+        f"step {path!r}: the guarantee of {type(step).__name__} {said} fit it outside "
+        "of a private pipeline"
+    )
+
+
+def _common_relation(plans: dict[str, PrivacyPlan], by_user: bool) -> tuple[Any, Any]:
+    """Return the relation of all plans, or say which differ, also from users."""
+    relations = {"user_feature": (Unit.USER, Neighbors.REPLACE_ONE)} if by_user else {}
+    for path, plan in plans.items():
+        relations[f"step {path!r}"] = plan.unit, plan.neighbors
+    (first, one), *others = relations.items()
+    for other, two in others:
+        if two != one:
+            raise ValueError(
+                f"{first} protects one {one[0]} under {one[1]}, and "
+                f"{other} one {two[0]} under {two[1]}: one guarantee requires the "
+                "same unit and relation in all steps; choose such steps, for users "
+                'with neighbors="replace-one", or fit them with separate budgets in '
+                "sklearn.pipeline.Pipeline"
+            )
+    return one
+
+
+class StepBudgets:
+    """Shares of a budget for all private steps, and the plan that is charged.
+
+    `epsilon` is infinite without privacy.
+    """
+
+    def __init__(
+        self, steps: list[Step], epsilon: float, delta: float, users: UserRows | None
+    ) -> None:
+        self._epsilon, self._delta, self._users = epsilon, delta, users
+        self._steps = {step.path: step for step in steps}
+        deltas = dict.fromkeys(self._steps, delta)
+        plans = {path: self._trial(path, delta) for path in deltas}
+        # Failures of all steps together are those that one of them would have.
+        fail = [path for path, plan in plans.items() if plan.failure]
+        if len(fail) > 1:
+            deltas |= dict.fromkeys(fail, delta * (1.0 - _ROUNDING) / len(fail))
+            plans |= {path: self._trial(path, deltas[path]) for path in fail}
+        self._failure = math.fsum(plan.failure for plan in plans.values())
+        self._relation = _common_relation(plans, users is not None)
+        n_rows = steps[0].rows.shape[0] if self._relation[0] is Unit.ROW else None
+        self.n_public = n_rows if users is None else len(users)  # who are replaced
+        releases = {path: plan for path, plan in plans.items() if plan.mechanisms}
+        weights = {path: _weight(self._steps[path].estimator) for path in releases}
+        total = math.fsum(weights.values())
+        self.weights = {path: weight / total for path, weight in weights.items()}
+        mechanisms = self._planned(releases)
+        self.step_shares: dict[str, StepShare] = {}
+        doubts = []
+        for path, plan in plans.items():
+            share = self._share(path, deltas[path], plan, mechanisms.get(path))
+            self.step_shares[path] = share
+            # What the form of a step's rows does not allow is said before the charge.
+            found = planned_within(self._steps[path], share)
+            share.check(found, None)
+            noisy = (said for said in found.remarks if said.concern is Concern.NOISE)
+            doubts += [Remark(f"{path}: {said}", said.concern) for said in noisy]
+        self.plan = PrivacyPlan(
+            epsilon,
+            delta,
+            tuple(mechanisms.values()),
+            "PrivatePipeline",
+            *self._relation,
+            seeded=any(plan.seeded for plan in plans.values()),
+            remarks=(*self._remarks(), *doubts),
+            failure=self._failure,
+            one_row_each=any(plan.one_row_each for plan in plans.values()),
+        )
+
+    def check_forms(self, y: Any) -> None:
+        """Try the fit of each step until it would be charged."""
+        for path, share in self.step_shares.items():
+            one, rows = self._steps[path].estimator, self._steps[path].rows
+            with naming(path):
+                if not rows.own and _takes_names(one):
+                    if get_tags(one).target_tags.required:
+                        deferred_targets(one, y, rows.shape[0])
+                    continue
+                if not rows.own:
+                    rows = replace(rows, X=zeros(rows.shape, like=rows.X))
+                with_any_width(rows, functools.partial(_try, one, share, y))
+
+    def _trial(self, path: str, delta: float) -> PrivacyPlan:
+        """Plan a step with arbitrary noise, to determine the kind of its releases."""
+        step, noise = self._steps[path], None
+        if step.estimator._takes_noise_multiplier and math.isfinite(self._epsilon):
+            noise = _TRIAL_NOISE
+        trial = StepShare(path, self._epsilon, delta, noise, users=self._users)
+        plan = planned_within(step, trial)
+        _check_plan(path, step.estimator, plan)
+        return plan
+
+    def _share(
+        self, path: str, delta: float, plan: PrivacyPlan, planned: Any
+    ) -> StepShare:
+        """Return the share of a step, which costs what was `planned`, if anything."""
+        epsilon, noise = self._epsilon, getattr(planned, "noise_multiplier", None)
+        if noise is None and planned is not None and math.isfinite(epsilon):
+            epsilon = self._epsilon_within(planned.mu, delta - plan.failure)
+        charged = replace(plan, mechanisms=(planned,) if planned else ())
+        more = noise, charged, self.n_public, self._users
+        return StepShare(path, epsilon, delta, *more)
+
+    def _planned(self, plans: dict[str, PrivacyPlan]) -> dict[str, Any]:
+        """Return a mechanism for each step that costs its share."""
+        if not (plans and math.isfinite(self._epsilon)):
+            return {path: Exact(path, (1,)) for path in plans}
+        delta, neighbors = self._delta - self._failure, self._relation[1]
+        mu = gaussian_mu(self._epsilon, delta)
+        mus = split_mu(mu, tuple(self.weights.values()))
+        planned: dict[str, Any] = {
+            path: calibrate_gaussian(path, 1.0, cost, (1,), lemma="composition")
+            for path, cost in zip(plans, mus, strict=True)
+        }
+        sampled = {
+            path: plan.mechanisms[0]
+            for path, plan in plans.items()
+            if isinstance(plan.mechanisms[0], SampledGaussian)
+        }
+        costs = [one.mu for path, one in planned.items() if path not in sampled]
+        beside = math.hypot(*costs)
+        given = {"mu": beside} if beside else {}
+        if sampled:  # the last step alone: the least noise that the others allow
+            ((path, drawn),) = sampled.items()
+            rate, steps = drawn.sampling_probability, drawn.max_steps
+            least = calibrate_sampled(
+                self._epsilon, delta, rate, steps, neighbors, **given
+            )
+            planned[path] = sampled_gaussian(
+                path,
+                1.0,
+                least,
+                (1,),
+                max_steps=steps,
+                sampling_probability=rate,
+                lemma="composition",
+            )
+        return planned
+
+    def _epsilon_within(self, mu: float, delta: float) -> float:
+        """Return an epsilon whose calibration costs at most `mu`."""
+        epsilon, lower = gaussian_epsilon(mu, delta), 2.0**-50
+        while epsilon > 0.0 and gaussian_mu(epsilon, delta) > mu:
+            epsilon, lower = epsilon * (1.0 - lower), 2.0 * lower
+        if not epsilon > 0.0:
+            raise ValueError(
+                f"epsilon={self._epsilon:g} is too small for {len(self._steps)} "
+                f"private steps at delta={self._delta:g}; increase it"
+            )
+        return epsilon
+
+    def _remarks(self) -> Iterator[str]:
+        if len(self.weights) > 1:
+            said = ", ".join(f"{path} {w:.3g}" for path, w in self.weights.items())
+            yield f"{SHARES_OF_STEPS}{said}."
+
+    def close(self) -> None:
+        """End all shares: from now on steps have their own budgets."""
+        for share in self.step_shares.values():
+            share.close()
+
+    def plan_of_fit(self) -> PrivacyPlan:
+        """Return the plan with the actual releases of a fit."""
+        mechanisms: list[Mechanism] = []
+        remarks = list(self._remarks())
+        for path, share in self.step_shares.items():
+            if share.plan is None:
+                if path in self.weights:  # no columns remained
+                    remarks.append(f"{path} got no columns, and released nothing.")
+                continue
+            mechanisms += [_renamed(m, path) for m in share.plan.mechanisms]
+            said = share.plan.remarks
+            remarks += [Remark(f"{path}: {one}", one.concern) for one in said]
+        return replace(self.plan, mechanisms=tuple(mechanisms), remarks=tuple(remarks))
+
+
+def _takes_names(estimator: Any) -> bool:
+    """Return whether an estimator finds columns by names, which zeros do not have."""
+    params = estimator.get_params(deep=False)
+    named = (v for name, v in params.items() if name.endswith("_feature"))
+    return any(isinstance(value, str) for value in named)
+
+
+def _try(step: Any, share: StepShare, y: Any, X: Any) -> None:
+    """Fit a copy of a step, until it would be charged."""
+    trial = clone(step)
+    for name in CALLBACK_ATTRIBUTES:
+        vars(trial).pop(name, None)
+    with share.trial():
+        trial.fit(X, y)
+
+
+def _renamed(mechanism: Any, path: str) -> Any:
+    """Return a mechanism under a unique name."""
+    name = f"{path}: {mechanism.name}"
+    if isinstance(mechanism, Alternatives):
+        inside = (tuple(_renamed(m, path) for m in b) for b in mechanism.branches)
+        return Alternatives(name, tuple(inside))
+    return replace(mechanism, name=name)

@@ -21,8 +21,8 @@ from scipy.special import ndtri
 from .. import sensitivity
 from .._linalg.walks import quietly, row_blocks
 from .._statistics.feature_scales import FeatureLaw
-from .._statistics.place_windows import scales_of_features
 from .._statistics.statistic import Combination, Statistic
+from .._statistics.windows import scales_of_features
 from .._tables.columns import (
     DATE,
     DAY,

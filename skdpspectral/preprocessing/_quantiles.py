@@ -13,8 +13,8 @@ from .._base.sklearn_compat import Interval
 from .._base.strategies import check_arguments
 from .._release import Release
 from .._statistics.statistic import Combination, Statistic, Votes
-from .._tables.ids import IdIndex
-from .._tables.table import deferred_rows, shape_of
+from .._tables.columns import IdIndex, shape_of
+from .._tables.table import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import calibrate_alike

@@ -16,7 +16,7 @@ from skdpspectral.accounting._ledger.planned_fits import Refit, planned_fits
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.model_selection._candidates import check_estimator
-from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
+from skdpspectral.pipeline import make_private_pipeline
 
 
 def fits_of(model):
@@ -59,7 +59,6 @@ def test_fits_of_a_nested_search_are_not_known(of):
 
 
 SEARCH = PrivateSearchCV(DPPCA(1), SPACE, scoring=NO_BUDGET)
-PCA_STEP = [("dppca", DPPCA())]
 
 
 @pytest.mark.parametrize(
@@ -67,8 +66,14 @@ PCA_STEP = [("dppca", DPPCA())]
     [
         (SEARCH, "estimator is a search"),
         (make_private_pipeline(GridSearchCV(DPPCA(), SPACE)), "cv is a search"),
-        (PrivatePipeline(PCA_STEP, memory="there"), "caches fitted steps"),
-        (PrivatePipeline(PCA_STEP, verbose=True), "verbose=True would print"),
+        (
+            make_private_pipeline(make_pipeline(DPPCA(), memory="there")),
+            "caches fitted steps",
+        ),
+        (
+            make_private_pipeline(make_pipeline(DPPCA(), verbose=True)),
+            "verbose=True would print",
+        ),
         (make_private_pipeline(DPPCA(noise_seed=1)), "dppca__noise_seed=1 has no"),
         (make_pipeline(DPPCA()), "several steps in make_private_pipeline"),
     ],

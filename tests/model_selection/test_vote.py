@@ -673,7 +673,7 @@ BAD = {
     "clients": {"estimator": FederatedDPPCA(1), "space": {}},
     "users without a column": {"estimator": LRSRegressor(), "space": {}},
     "a memory": {
-        "estimator": make_private_pipeline(DPPCA(1), memory="cache"),
+        "estimator": make_private_pipeline(make_pipeline(DPPCA(1), memory="cache")),
         "space": {},
     },
     "several scores": {"scoring": ["accuracy", "r2"]},
@@ -698,7 +698,7 @@ BAD = {
     },
     "too many candidates": {"space": {"n_components": list(range(1, 601))}},
     "verbose": {
-        "estimator": make_private_pipeline(DPPCA(1), verbose=True),
+        "estimator": make_private_pipeline(make_pipeline(DPPCA(1), verbose=True)),
         "space": {},
     },
 }

@@ -24,14 +24,6 @@ from skdpspectral.pipeline import PrivatePipeline
 N_COLUMNS = 12
 
 
-def paths(name, step):
-    """Return the paths of the private steps that a step contains, or is."""
-    for parts in ("transformers", "transformer_list", "steps"):
-        if hasattr(step, parts):
-            return [f"{name}__{part[0]}" for part in getattr(step, parts)]
-    return [name]
-
-
 def random_pipeline(rng):
     """Return a pipeline of 2 to 6 private steps, and the number of them."""
     n_private, steps = int(rng.integers(2, 7)), []
@@ -73,13 +65,7 @@ def random_pipeline(rng):
     steps.append(("final", final))
     epsilon = float(10 ** rng.uniform(-1, 1))
     delta = float(10 ** rng.uniform(-8, -4))
-    names = [path for name, step in steps for path in paths(name, step)]
-    weights = rng.dirichlet(np.full(len(names), 2.0)) * 0.9 + 0.1 / len(names)
-    shares = dict(zip(names, weights.tolist(), strict=True))
-    if rng.random() < 0.5:
-        shares = "auto"
-    model = PrivatePipeline(steps, epsilon=epsilon, delta=delta, shares=shares)
-    return model, n, n_private
+    return PrivatePipeline(steps, epsilon=epsilon, delta=delta), n, n_private
 
 
 def composed_epsilon(plan, delta):

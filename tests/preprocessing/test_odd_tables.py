@@ -18,7 +18,7 @@ from skdpspectral import (
     NoisyFitWarning,
     PrivacyAccountant,
 )
-from skdpspectral._statistics.scale_windows import ScaleWindows
+from skdpspectral._statistics.windows import ScaleWindows
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 

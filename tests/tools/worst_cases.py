@@ -36,7 +36,6 @@ from skdpspectral import (
 from skdpspectral.covariance import JointMoments, Window
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.linear_model import PrivateRounds
-from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 from skdpspectral.pipeline import make_private_pipeline
 
 DELTA = 1e-6
@@ -266,9 +265,7 @@ def _targets(model, value, first, second, least=0.9999):
     return Worst(model, *sides, "", least)
 
 
-_ALTERNATING = AlternatingAdam(
-    n_rounds=2, n_local_steps=1, n_own_steps=1, neighbors="replace-one"
-)
+_FEW_STEPS = {"n_rounds": 2, "n_local_steps": 1, "n_own_steps": 1}
 # Two other users have no features, and the targets that they are predicted.
 _LOUD_USER = np.array([[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]), np.array([0.0, 0.0, 1e9])
 CASES |= {
@@ -287,8 +284,10 @@ CASES |= {
             hidden_layer_sizes=[],
             epsilon=16.0,
             user_feature=0,
-            user_network=UserNetwork(shared_weights="fixed", fit_intercept=False),
-            solver=_ALTERNATING,
+            shared_weights="fixed",
+            fit_intercept=False,
+            neighbors="replace-one",
+            **_FEW_STEPS,
         ),
         _LOUD_USER,
         (_LOUD_USER[0], -_LOUD_USER[1]),
@@ -570,11 +569,10 @@ CASES |= {
 # Two steps that see the same rows, each of which moves by its whole sensitivity.
 _STEPS = [("a", DPPCA(1, center="none")), ("b", DPPCA(1, center="none"))]
 _UNION, _COLUMNS = FeatureUnion(_STEPS), [(*step, [0, 1]) for step in _STEPS]
-_SHARES = {"featureunion__a": 0.2, "featureunion__b": 0.8}
 CASES |= {
-    name: Worst(make_private_pipeline(step, epsilon=8.0, **how), *changed(*np.eye(2)))
-    for name, step, how in (
-        ("pipeline-union", _UNION, {"shares": _SHARES}),
-        ("pipeline-columns", ColumnTransformer(_COLUMNS), {}),
+    name: Worst(make_private_pipeline(step, epsilon=8.0), *changed(*np.eye(2)))
+    for name, step in (
+        ("pipeline-union", _UNION),
+        ("pipeline-columns", ColumnTransformer(_COLUMNS)),
     )
 }

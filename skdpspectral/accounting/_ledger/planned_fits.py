@@ -1,4 +1,4 @@
-"""One walk over scikit-learn's compositions, and the private fits in a call.
+"""One walk over compositions of scikit-learn, and the private fits in a call.
 
 Nothing is fitted on the user's rows. Behind a step, zeros stand for the rows that it
 makes. Compositions of scikit-learn are recognized here only.
@@ -38,6 +38,12 @@ class Composition(Enum):
     OTHER = "they may get any rows"
 
 
+_KINDS = {
+    Pipeline: Composition.PIPELINE,
+    FeatureUnion: Composition.UNION,
+    ColumnTransformer: Composition.COLUMNS,
+    FrozenEstimator: Composition.FROZEN,
+}
 # Of these each part is fitted once, on rows that are known.
 WALKED = (Composition.PIPELINE, Composition.UNION, Composition.COLUMNS)
 
@@ -54,13 +60,7 @@ def is_private(estimator: Any) -> bool:
 
 def composition_of(estimator: Any) -> Composition | None:
     """Return the kind of a composition; None for other estimators."""
-    kinds = {
-        Pipeline: Composition.PIPELINE,
-        FeatureUnion: Composition.UNION,
-        ColumnTransformer: Composition.COLUMNS,
-        FrozenEstimator: Composition.FROZEN,
-    }
-    for cls, kind in kinds.items():
+    for cls, kind in _KINDS.items():
         if isinstance(estimator, cls):
             return kind
     if not is_estimator(estimator):
@@ -72,10 +72,7 @@ def composition_of(estimator: Any) -> Composition | None:
 
 
 def parts_of(estimator: Any, fitted: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of an estimator by name, including strings in place of steps.
-
-    With `fitted`, those that a private pipeline or a ColumnTransformer has fitted.
-    """
+    """Yield parts of an estimator by name, with strings; or those that it fitted."""
     if isinstance(estimator, Pipeline):
         whole = getattr(estimator, "pipeline_", estimator) if fitted else estimator
         yield from whole.steps
@@ -133,12 +130,10 @@ def reads_clients(estimator: Any) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """The form of the rows that a step is fitted on.
+    """The form of the rows that a step is fitted on: zeros stand for what a step makes.
 
-    `X` are the user's rows, some of their columns, or zeros in place of what the step
-    `made_by` makes. Without `width_known`, an earlier fit decides on their columns, and
-    without `own` their dtypes are not those of the user's table. `form_after`, if any,
-    returns a table of the form that a step makes of X, or None.
+    Without `width_known`, an earlier fit decides on their columns, and without `own`
+    dtypes are not the user's. `form_after` returns what a step makes of X, or None.
     """
 
     X: Any
@@ -159,15 +154,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Step:
-    """An estimator in a composition, in the order of fits.
-
-    `behind` has the steps of pipelines that its rows come from, by path, and `within`
-    the path of a ColumnTransformer that picks its columns.
-    """
+    """An estimator, the steps `behind` it, and the column transformer `within`."""
 
     path: str
     estimator: Any
-    rows: Rows | None = None
+    rows: Any = None
     behind: tuple[tuple[str, Any], ...] = ()
     within: str | None = None
 
@@ -178,7 +169,6 @@ class Step:
 
     def plan(self) -> PrivacyPlan:
         """Return the plan of a private estimator, from the form of its rows."""
-        assert self.rows is not None
         rows = self.rows
         if rows.made_by and reads_clients(self.estimator):
             raise ValueError(
@@ -212,11 +202,7 @@ def steps_of(
     behind: tuple[tuple[str, Any], ...] = (),
     within: str | None = None,
 ) -> Iterator[Step]:
-    """Yield all steps of an estimator in the order of fits, and then itself.
-
-    Pipelines, unions and column transformers are entered. Without `rows`, no column is
-    looked up.
-    """
+    """Yield all steps of an estimator in the order of fits, and then itself."""
     kind, prefix = composition_of(estimator), f"{path}__" if path else ""
     own = Step(path, estimator, rows, behind, within)
     if is_private(estimator) or kind not in WALKED:
@@ -281,10 +267,7 @@ def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
 def branches(
     path: str, composition: Any, rows: Rows | None
 ) -> Iterator[tuple[str, Any, Rows | None]]:
-    """Yield the parts of a union or column transformer by name, with their rows.
-
-    Parts without columns are not fitted, and left out where columns are known.
-    """
+    """Yield named parts of a union or column transformer that are fitted, with rows."""
     columns_known = rows is not None and rows.width_known
     if composition_of(composition) is Composition.UNION or not columns_known:
         yield from ((name, child, rows) for name, child in parts_of(composition))
@@ -299,10 +282,7 @@ def branches(
 
 
 def _positions(path: str, composition: Any, rows: Rows) -> dict[str, np.ndarray]:
-    """Return the positions of each part's columns, by names and dtypes alone.
-
-    scikit-learn picks them from a table of one row, the positions.
-    """
+    """Return the columns of each part, which scikit-learn picks from numbers."""
     X, row = rows.X, np.arange(rows.shape[1])[None]
     stand_in: Any = row
     names = [str(name) for name in getattr(X, "columns", ())]
@@ -377,11 +357,7 @@ class Refit(NamedTuple):
 
 
 def planned_fits(what: Any, X: Any) -> list[Any]:
-    """Return the fits, at least one, of plans or of an estimator's fit.
-
-    A search has a `Refit` beside its fits on folds. Raises a ValueError or TypeError if
-    the fits cannot be known in advance.
-    """
+    """Return the fits of plans, or of an estimator; raise if they are not known."""
     if not is_estimator(what):
         if X is not None:
             raise ValueError(
@@ -417,10 +393,7 @@ def _fits(estimator: Any, rows: Rows) -> Iterator[PlannedFit]:
 
 
 def _search_fits(search: Any, X: Any) -> Iterator[PlannedFit | Refit]:
-    """Yield every candidate's fits, one per fold, its scores, and a refit of one.
-
-    Folds of equal sizes stand for those of the search.
-    """
+    """Yield every candidate's fits on folds of equal sizes, scores, and a refit."""
     if isinstance(search.cv, Iterator):
         raise ValueError(
             "cv is an iterator, which can be read only once; make it a list"
