@@ -74,13 +74,6 @@ class _Display:
         lines.Line2D([], [], **style)
         return pyplot
 
-    @staticmethod
-    def _styled(kwargs, **defaults) -> dict:
-        """Return styles of lines; an alias such as "c" replaces a default "color"."""
-        from matplotlib import cbook, lines
-
-        return {**defaults, **cbook.normalize_kwargs(kwargs, lines.Line2D)}
-
 
 def _attribute(estimator, name: str, remedy: str):
     """Return what not every fit sets, or an error with a remedy."""
@@ -154,7 +147,7 @@ class LedgerDisplay(_Display):
     def _draw(self, ax, style):
         self._start(ax)
         entries = _of_shape("entries", self.entries, (None,))
-        style = self._styled(style, drawstyle="steps-post", marker=".")
+        style = {"drawstyle": "steps-post", "marker": ".", **style}
 
         def curve(name, values, label):
             values = _of_shape(name, values, entries.shape)
@@ -240,7 +233,7 @@ class ComponentsDisplay(_Display):
         components = _of_shape("components", self.components, (None, None))
         bars = width * _of_shape("std", self.std, components.shape)
         self._start(ax)
-        style = self._styled(style, linestyle="none", marker="o")
+        style = {"linestyle": "none", "marker": "o", **style}
         self.errorbars_ = []
         rank, n_features = components.shape
         for k, (row, bar) in enumerate(zip(components, bars, strict=True)):
@@ -454,7 +447,6 @@ class StreamDisplay(_Display):
         self._start(ax)
         names = self.feature_names
         names = range(means.shape[1]) if names is None else names
-        style = self._styled(style)
         self.lines_, self.bands_ = [], []
         for name, mean in zip(names, means.T, strict=True):
             style["label"] = f"feature {name}" if self.feature_names is None else name
@@ -598,7 +590,7 @@ class EffectsDisplay(_Display):
         places = _of_shape("places", self.places, (None, None))
         effects = _of_shape("effects", self.effects, places.shape)
         self._start(ax)
-        style, self.lines_ = self._styled(style), []
+        self.lines_ = []
         for x, y, name in zip(places, effects, self.feature_names, strict=True):
             self.lines_ += self.ax_.plot(x, y, **{"label": str(name), **style})
         self.ax_.set(xlabel="feature (deviations from its mean)", ylabel="effect")
@@ -684,7 +676,7 @@ class AuditDisplay(_Display):
         wrong = _of_shape("false_positives", self.false_positives, (None,))
         missed = _of_shape("false_negatives", self.false_negatives, wrong.shape)
         self._start(ax)
-        style = self._styled(style, label="attack")
+        style = {"label": "attack", **style}
         (self.rates_,) = self.ax_.plot(wrong, missed, **style)
         alphas = np.linspace(0.0, 1.0, 201)
 
@@ -813,7 +805,7 @@ class PrivacyUtilityDisplay(_Display):
         epsilons, mean = epsilons[order], scores[order].mean(axis=1)
         std = scores[order].std(axis=1)
         self._start(ax)
-        style = self._styled(style, marker="o", label="private")
+        style = {"marker": "o", "label": "private", **style}
         (self.line_,) = self.ax_.plot(epsilons, mean, **style)
         look = {"facecolor": self.line_.get_color(), "alpha": 0.3}
         band = epsilons, mean - std, mean + std

@@ -88,25 +88,12 @@ class WindowSums:
 _DIRECT_LENGTH = 4096
 
 
-def toeplitz_matrix(column) -> np.ndarray:
-    """Return the lower-triangular Toeplitz matrix with a given first column."""
-    column = np.asarray(column, dtype=np.float64)
-    return toeplitz(column, np.zeros_like(column))
-
-
 def multiply_series(first, second, n: int) -> np.ndarray:
     """First n coefficients of a product of two power series."""
     first, second = first[:n], second[:n]
     if n <= _DIRECT_LENGTH:
         return np.convolve(first, second)[:n]
     return fftconvolve(first, second)[:n]
-
-
-def inverse_series(column, n: int | None = None) -> np.ndarray:
-    """Return n coefficients of 1 / c(z), by default as many as c has; c(0) is not 0."""
-    impulse = np.zeros(len(column) if n is None else n)
-    impulse[0] = 1.0
-    return lfilter([1.0], column, impulse)
 
 
 def binomial_series(power: float, n: int, ratio: float = 1.0) -> np.ndarray:
@@ -152,7 +139,7 @@ class Workload:
 
     def core_matrix(self, n: int) -> np.ndarray:
         """Return the core as a matrix of shape (n, n)."""
-        return toeplitz_matrix(self.column(n))
+        return toeplitz(self.column(n), np.zeros(n))
 
     def matrix(self, n: int) -> np.ndarray:
         """Return the workload as a matrix of shape (n, n)."""
@@ -280,13 +267,14 @@ class BISR(BaseEstimator):
 
 # -- factorizations --------------------------------------------------------------------
 
-_SMALL_BLOCK = 32
+# Rows of noise that are shaped together.
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 32, 2048
 
 
 class NoiseFilter:
     """Filter of rows of length `width`, in blocks of `block` rows; here of C = I."""
 
-    block = _SMALL_BLOCK
+    block = _SMALLEST_BLOCK
 
     def __init__(self, width: int):
         self.width = width
@@ -410,7 +398,6 @@ _TABLE = np.hstack([_LOGITS, _LOG_WEIGHTS])
 
 # Norms are evaluated in float64: rounded up by more than any of them is off.
 _ROUND_UP = 1.0 + 1e-9
-_SMALLEST_BLOCK, _LARGEST_BLOCK = 32, 2048
 
 # Errors of the noise stay below 2**-6 of a step of its grid, and 16 standard deviations
 # of it below 2**51 steps, where float64 holds integers and their sums exactly.
@@ -463,7 +450,7 @@ class Factorization:
 
     def matrix(self, n: int) -> np.ndarray:
         """Return C as an array of shape (n, n)."""
-        return toeplitz_matrix(self.column(n))
+        return toeplitz(self.column(n), np.zeros(n))
 
 
 class Banded(Factorization):
@@ -642,7 +629,7 @@ def factorize(
     if name == "bisr":
         banded = factorization if isinstance(factorization, BISR) else BISR()
         band = workload.root(min(int(banded.bandwidth), n_steps), -0.5)
-        return Banded(name, band, inverse_series(band, n_steps))
+        return Banded(name, band, lfilter([1.0], band, np.eye(1, n_steps)[0]))
     return Banded(name, workload.root(n_steps, -0.5), workload.root(n_steps))
 
 

@@ -57,26 +57,25 @@ class CategoryCounts(Statistic):
     n_samples: int
     n_columns: int
     failure: float
-    name: str = "categories"
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
-        shape = (self.n_columns, 2)
+        name, shape = "categories", (self.n_columns, 2)
         if not math.isfinite(mu):
-            return (Exact(self.name, shape),)
+            return (Exact(name, shape),)
         moved = sensitivity.category_counts_sensitivity(self.n_columns)
         size = float(self.n_samples)
-        counts = calibrate_gaussian(self.name, moved, mu, shape, magnitude=size)
+        counts = calibrate_gaussian(name, moved, mu, shape, magnitude=size)
         std = counts.noise_std
         threshold = sensitivity.category_threshold(std, self.n_columns, self.failure)
         # Noise is rounded to the grid before it is compared.
         least = {"threshold": threshold + counts.grid, "lemma": "thresholding"}
-        planned = (self.name, moved, std, shape)
+        planned = (name, moved, std, shape)
         return (ThresholdedGaussian(*planned, magnitude=size, **least),)
 
     def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
         """Warn, from public numbers, if no category can be found."""
-        counts = plan[self.name]
+        counts = plan["categories"]
         if isinstance(counts, Exact):
             return ()
         likely = counts.threshold + float(ndtri(_LIKELY)) * counts.noise_std
@@ -91,7 +90,7 @@ class CategoryCounts(Statistic):
         """Release the frequent values of given columns of a table."""
         (columns,) = given
         counts = [rows.counts(column) for column in columns]
-        return release.above_threshold(self.name, counts)
+        return release.above_threshold("categories", counts)
 
 
 @dataclass(frozen=True)
@@ -352,12 +351,13 @@ def _entries(block) -> list:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its name, place and kind."""
+    """A column of a table: its name, place and kind, and texts if they are public."""
 
     name: str
     place: int
     kind: str
     dtype: Any = None
+    texts: list[str] | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -389,6 +389,12 @@ class Vectors:
     def n_numbers(self) -> int:
         """Number of numbers that are made of a row."""
         return sum(len(column.parts) for column in self.columns)
+
+    @property
+    def sought(self) -> list[int]:
+        """Places of columns whose categories are to be found."""
+        found = [c for c in self.columns if c.kind == CATEGORIES and c.texts is None]
+        return [column.place for column in found]
 
     def of_users(self, n_users: int) -> Vectors:
         """Return the form of one row of each user; all rows will be read."""

@@ -98,28 +98,12 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     (`n_samples` is public), for any data. All fitted attributes are covered. The result
     of :meth:`transform` for a row is as private as that row.
 
-    On many rows, with p features and L circles, the budget's :math:`\mu^2` is split
-    into three parts. Histograms take 50 %, with sensitivity :math:`2 \sqrt{2 p}`: each
-    row is in two pairs, and a pair has a weight of 1 in each histogram. Sums of phases
-    take 10 %, with sensitivity :math:`2 \sqrt{p L}`. Means and mean squares of features
-    in [-1, 1] take 40 %, with sensitivity :math:`2 \sqrt p / n`. Squares, and counts of
-    present values, are free when released jointly with means
-    (:ref:`theory_feature_scales`).
-
-    A feature is seen if its values differ in at least a share of about
-    :math:`20 \sqrt p / (n \mu)` of all pairs of rows. Its standard deviation is
-    computed from values clipped at a multiple of it, which depends on releases.
-    Outliers that occur in fewer rows than this share therefore count less than in a
-    plain standard deviation.
-
-    On few rows, fewer than :math:`200 \sqrt p / \mu`, the split is different. Counts of
-    differences in overlapping windows of octaves (:ref:`lemma-difference-windows`) take
-    40 %, also with sensitivity :math:`2 \sqrt{2 p}`. Counts of values in overlapping
-    windows of cells (:ref:`lemma-value-windows`) take 20 %, with sensitivity
-    :math:`\sqrt{2 p}`. Means and mean squares take 40 %. Scales are estimated by
-    comparison with the shapes of common distributions. Most features are seen from
-    about :math:`40 \sqrt p / \mu` rows on. With ``with_mean=False``, the windows of
-    octaves use the whole budget, and :math:`25 \sqrt p / \mu` rows suffice.
+    The budget is split between histograms of differences, phases, and means with mean
+    squares; on fewer than :math:`200 \sqrt p / \mu` rows of p features, between counts
+    in windows and means. Shares and sensitivities are in :ref:`scales_work`. Most
+    features are seen from about :math:`40 \sqrt p / \mu` rows on, and from
+    :math:`25 \sqrt p / \mu` with ``with_mean=False``. Outliers that occur in few rows
+    count less than in a plain standard deviation.
 
     Rows may be in any order, including sorted order. Each pair combines rows from
     distant parts of the table, in an order that depends only on its shape.

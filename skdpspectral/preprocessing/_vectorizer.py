@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -16,14 +17,13 @@ from .._base.sklearn_compat import Interval, check_input_features
 from .._linalg.walks import quietly, row_blocks, rows_per_block
 from .._statistics.feature_scales import FARTHEST, FeatureLaw, refuse_too_few
 from .._tables.columns import (
-    check_feature,
     column_names,
     first_names,
     frame_of_arrow,
     is_arrow,
     is_polars,
     is_sparse,
-    position_of,
+    place_of,
     refuse_on_cluster,
 )
 from .._tables.table import Table, compare_features
@@ -233,15 +233,15 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         self._check_parameters()
         rows, users = self._vectors(X), self._users_at_hand()
         rows = rows if users is None else rows.of_users(len(users))
-        return self._planned(self._statistics_of(rows, self._public_categories(rows)))
+        return self._planned(self._statistics_of(rows))
 
     def _statistics(self, n_samples, n_numbers, n_columns) -> TableStatistics:
         refuse_too_few(n_samples)
         budget = self._budget_of_fit()
         return TableStatistics(n_samples, n_numbers, n_columns, *budget)
 
-    def _statistics_of(self, rows: Vectors, public: Mapping) -> TableStatistics:
-        return self._statistics(rows.n_rows, rows.n_numbers, len(_found(rows, public)))
+    def _statistics_of(self, rows: Vectors) -> TableStatistics:
+        return self._statistics(rows.n_rows, rows.n_numbers, len(rows.sought))
 
     # -- columns, by what is public -------------------------------------------------
 
@@ -255,31 +255,35 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
 
     def _columns(self, table: Table) -> list[Column]:
         """Return columns with their kinds, which parameters or dtypes choose."""
-        chosen: dict[int, str] = {}
-        users = [] if self.user_feature is None else [self.user_feature]
-        columns = _names_and_dtypes(table)
-        for parameter, kind, features in (
-            ("categories", CATEGORIES, self.categories or {}),
-            ("user_feature", USER, users),
-        ):
-            for feature in features:
-                place = _place(feature, table, parameter)
-                if place in chosen:
-                    raise ValueError(
-                        f"{parameter} has column {feature!r}, which is already named "
-                        "elsewhere: each column must have one kind, and X has "
-                        f"n_features = {table.shape[1]}"
-                    )
-                if _kind(*columns[place]) not in _OF_TEXTS:
-                    raise ValueError(
-                        f"{parameter}: column {feature!r} has dtype "
-                        f"{columns[place][1]}: convert it with astype(str)"
-                    )
-                chosen[place] = kind
-        return [
-            Column(name, j, chosen.get(j, _kind(name, dtype)), dtype)
-            for j, (name, dtype) in enumerate(columns)
+        columns = [
+            Column(name, j, _kind(name, dtype), dtype)
+            for j, (name, dtype) in enumerate(_names_and_dtypes(table))
         ]
+        chosen = set[int]()
+        asked = [("categories", *item) for item in (self.categories or {}).items()]
+        asked += [("user_feature", self.user_feature, None)]
+        for parameter, feature, values in asked:
+            if feature is None:
+                continue
+            place = place_of(table.like, feature, parameter)
+            column = columns[place]
+            if place in chosen:
+                raise ValueError(
+                    f"{parameter} has column {feature!r}, which is already named "
+                    "elsewhere: each column must have one kind, and X has "
+                    f"n_features = {table.shape[1]}"
+                )
+            if column.kind not in _OF_TEXTS:
+                raise ValueError(
+                    f"{parameter}: column {feature!r} has dtype {column.dtype}; "
+                    "convert it with astype(str)"
+                )
+            chosen.add(place)
+            kind, texts = USER, None
+            if parameter == "categories":
+                kind, texts = CATEGORIES, _texts(column, values)
+            columns[place] = replace(column, kind=kind, texts=texts)
+        return columns
 
     def _fitted_columns(self, table: Table) -> list[Column]:
         """Return columns with their kinds of fit; refuse other dtypes."""
@@ -294,27 +298,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                 )
             columns.append(Column(name, j, kind, dtype))
         return columns
-
-    def _public_categories(self, rows: Vectors) -> dict[str, list[str]]:
-        """Return the categories that are given, by the names of columns."""
-        asked = {
-            _place(feature, rows.table, "categories"): values
-            for feature, values in (self.categories or {}).items()
-        }
-        public = dict[str, list[str]]()
-        for column in rows.columns:
-            if column.kind != CATEGORIES:
-                continue
-            values = asked.get(column.place, _FOUND)
-            if not (isinstance(values, str) and values == _FOUND):
-                texts = public[column.name] = _texts(column.name, values)
-                if texts and not any(may_occur(t, column.dtype) for t in texts):
-                    raise ValueError(
-                        f"categories: no value of column {column.name!r}, of dtype "
-                        f"{column.dtype}, has one of the given categories as its text: "
-                        "convert the column with astype(str), or give its values"
-                    )
-        return public
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -343,35 +326,34 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         with self._unchanged_on_error():
             self._check_parameters()
             unread = self._by_user(self._vectors(X, compared=self, reset=True), users)
-            public = self._public_categories(unread)
-            statistics = self._statistics_of(unread, public)
+            statistics = self._statistics_of(unread)
             plan = self._planned(statistics, in_fit=True)
             # It is charged here, and values are read from here on.
             n_public = statistics.n_samples
             release, rows = self._start_release(plan, unread, n_public=n_public)
-            law = statistics.run(release, rows, _found(rows, public))
-            self._set_law(rows, public, law)
+            numbers, categories = statistics.run(release, rows, rows.sought)
+            self._set_law(rows, numbers, categories)
             self.n_samples_ = statistics.n_samples
             self.privacy_ = plan
             self._warn_of_unseen(
                 "transform returns 0 for them",
                 "scale them by public bounds before",
             )
-            self._warn_of_rare(rows, public, law[1])
+            self._warn_of_rare(rows, categories)
         return self
 
-    def _set_law(self, rows: Vectors, public: Mapping, law) -> None:
+    def _set_law(self, rows: Vectors, numbers, categories: list[dict]) -> None:
         """Set the fitted attributes from public and released values."""
-        numbers, categories = law
-        kept = dict(zip(_found(rows, public), categories, strict=True))
+        found = dict(zip(rows.sought, categories, strict=True))
         self.kinds_ = {column.name: column.kind for column in rows.columns}
         self.categories_ = {}
         for column in rows.columns:
             if column.kind == CATEGORIES:
-                counts = kept.get(column.place, {})
+                counts = found.get(column.place, {})
                 most = sorted(counts, key=lambda text: (-counts[text], text))
                 texts = sorted(most[: self.max_categories])
-                self.categories_[column.name] = public.get(column.name, texts)
+                public = column.texts
+                self.categories_[column.name] = texts if public is None else public
         names = [part for column in rows.columns for part in column.parts]
         self.scaled_features_ = np.array(names, dtype=object)
         none = np.zeros(0)
@@ -379,12 +361,12 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         self.mean_, self.scale_ = numbers.mean, numbers.scale
         self.present_shares_, self.unseen_features_ = numbers.present, ~numbers.seen
 
-    def _warn_of_rare(self, rows: Vectors, public: Mapping, categories) -> None:
+    def _warn_of_rare(self, rows: Vectors, categories: list[dict]) -> None:
         """Warn of columns of which most rows have no released category."""
         if not has_budget(self.privacy_):
             return
         rare = []
-        for place, counts in zip(_found(rows, public), categories, strict=True):
+        for place, counts in zip(rows.sought, categories, strict=True):
             name = rows.columns[place].name
             kept = sum(counts[text] for text in self.categories_[name])
             if kept < _MOST * self.n_samples_:
@@ -497,15 +479,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         return OutputUnits(np.transpose(sides), float(square), np.array(of_blocks))
 
 
-def _found(rows: Vectors, public: Mapping[str, list[str]]) -> list[int]:
-    """Return places of columns whose categories are to be found."""
-    return [
-        column.place
-        for column in rows.columns
-        if column.kind == CATEGORIES and column.name not in public
-    ]
-
-
 def _with_columns(X):
     """Return a frame of pandas or polars, an array or lists, converted from X."""
     if is_sparse(X):
@@ -549,21 +522,11 @@ def _kind(name, dtype) -> str:
     return kind
 
 
-def _place(feature, table: Table, parameter: str) -> int:
-    """Return the place of the column that a parameter names."""
-    check_feature(feature, parameter)
-    labels = table.names
-    if labels is None and isinstance(feature, str):
-        raise ValueError(
-            f"{parameter}={feature!r}, but X has no column names: pass its position"
-        )
-    names = range(table.shape[1]) if labels is None else labels
-    return position_of(feature, names, parameter) % len(names)
-
-
-def _texts(name: str, values: Any) -> list[str]:
-    """Return public categories as texts, in their order."""
-    said = f"categories: the categories of column {name!r} must "
+def _texts(column: Column, values: Any) -> list[str] | None:
+    """Return public categories as texts, in their order; None if they are sought."""
+    if isinstance(values, str) and values == _FOUND:
+        return None
+    said = f"categories: the categories of column {column.name!r} must "
     if isinstance(values, (str, bytes, Mapping, set)) or not np.iterable(values):
         raise ValueError(f'{said}be a list or "find", got {shown(values)}')
     texts = [text for text in map(text_of, values) if isinstance(text, str)]
@@ -571,4 +534,10 @@ def _texts(name: str, values: Any) -> list[str]:
         raise ValueError(said + "each have a text: None and lists are not categories")
     if len(set(texts)) < len(texts):
         raise ValueError(said + "differ as texts: 1 and '1' are the same text")
+    if texts and not any(may_occur(text, column.dtype) for text in texts):
+        raise ValueError(
+            f"categories: no value of column {column.name!r}, of dtype {column.dtype}, "
+            "has one of the given categories as its text: convert the column with "
+            "astype(str), or give its values"
+        )
     return texts
