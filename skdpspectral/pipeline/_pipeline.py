@@ -26,7 +26,7 @@ from .._base.estimator import (
     TableEstimator,
     fitted_by,
 )
-from .._base.model_inside import ModelInside, has_method
+from .._base.model_inside import ModelInside
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import is_known, passes_rows, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, fit_progress
@@ -356,21 +356,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
             # At once: another thread may fit the same object.
             self.__dict__.update(pipeline_=pipeline, privacy_=plan)
         return self
-
-    @has_method("transform")
-    def fit_transform(self, X, y=None):
-        """Fit all steps and transform the same rows.
-
-        Parameters
-        ----------
-        {rows_of_steps}
-
-        Returns
-        -------
-        ndarray
-            Transformed rows. Each is as private as its original row.
-        """
-        return self.fit(X, y).transform(X)
 
     @property
     def fit_predict(self):
