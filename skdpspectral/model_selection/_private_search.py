@@ -62,7 +62,7 @@ from ..mechanisms import (
     check_count,
     shown,
 )
-from ..metrics._private_scorer import PrivateScorer
+from ..metrics._scores import PrivateScorer
 from ._vote import (
     _ENOUGH,
     _FIT,
