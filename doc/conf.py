@@ -208,10 +208,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What the guide imports of the examples, as a reader beside them would.
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
-# Blocks with code of another library are skipped where it is not installed.
+# Blocks with code of another library are skipped where it is not installed. Noise of
+# each page has keys of its own: no chance decides whether a page is right.
 doctest_global_setup = """
 import numpy as np
+import random
+import secrets
 from importlib.util import find_spec
+secrets.randbits = random.Random(0).getrandbits
+secrets.token_bytes = random.Random(0).randbytes
 """
 
 # -- the pages -------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def one_fit(t, m, start, seed):
         sparsity=k,
         epsilon=None,
         fit_intercept=False,
-        solver=Alternation(shrink_to_mean=False, init=init),
+        solver=Alternation(init=init),
         ridge_shared=0.0,
         ridge_sparse=0.0,
         noise_seed=seed,

@@ -7,9 +7,9 @@ The 6,040 users of MovieLens 1M are protected with all of their ratings. The rec
 uses the public genres and years of the movies.
 
 The page needs MovieLens in the folder of SKDPSPECTRAL_DATA (or downloaded by
-``fetch_movielens(..., download_if_missing=True)``), and takes a few minutes. These
-ratings have long been public. On private ratings, every score below would be a separate
-release.
+``datasets.fetch_movielens(..., download_if_missing=True)``), and takes a few minutes.
+These ratings have long been public. On private ratings, every score below would be a
+separate release.
 """
 
 # %%
@@ -18,14 +18,19 @@ release.
 # the movies' means, which are not private. The right plot is for clicks, which are all
 # ratings without their values. It shows the share of held-out clicks in lists of 20.
 
+import sys
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import DPMatrixFactorization, PrivacyLeakWarning
-from skdpspectral.datasets import fetch_movielens
 from skdpspectral.model_selection import PrivateSplit
+
+here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
+sys.path.insert(0, str(here / "benchmarks"))
+from real_tables import fetch_movielens
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 epsilons = [0.5, 1.0, 2.0, 8.0]

@@ -29,7 +29,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
-from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
@@ -57,7 +56,7 @@ NETWORKS = {
     "LRS 5 %": ({"sparsity": 0.05}, {}, 100.0),
     "LRS 20 %": ({"sparsity": 0.2}, {}, 100.0),
 }
-STEPS = AlternatingAdam(n_rounds=150, learning_rate=0.01, user_learning_rate=0.01)
+STEPS = {"n_rounds": 150, "learning_rate": 0.01, "user_learning_rate": 0.01}
 LINEAR = {
     "ridge": {"n_components": 0, "sparsity": None},
     "linear rep r=1": {"sparsity": 0},
@@ -68,12 +67,10 @@ def models(level):
     """Return all models, with or without a level for each user."""
     found = {}
     for name, (given, own, ridge) in NETWORKS.items():
-        user_network = UserNetwork(**own, fit_intercept=bool(level), ridge_sparse=ridge)
-        if own != FIXED:
-            user_network.set_params(ridge_shared=ridge)
-        found[name] = LRSMLPRegressor(
-            **given, epsilon=None, user_network=user_network, solver=STEPS
-        )
+        own = {**own, "fit_intercept": bool(level), "ridge_sparse": ridge}
+        if "prompt_size" in own or "shared_weights" not in own:
+            own["ridge_shared"] = ridge
+        found[name] = LRSMLPRegressor(**given, **own, **STEPS, epsilon=None)
     for name, given in LINEAR.items():
         found[name] = LRSRegressor(**given, epsilon=None, fit_intercept=level)
     return found

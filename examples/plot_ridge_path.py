@@ -66,8 +66,7 @@ fig.tight_layout()
 # Rows with long features are weighted, and the shares of their squares that are kept
 # are public. Here all rows are nearly kept, and the test finds no curvature.
 
-names = [f"unit 1e{power}" for power in range(-3, 3)]
-print(model.summary(feature_names=names))
+print(np.column_stack([model.coef_, model.conf_int()]))
 print(f"kept: {model.kept_.min():.2f}, linear: p = {model.linearity_pvalue_:.2f}")
 
 # %%

@@ -72,20 +72,20 @@ for ax in axes:
 # ----
 # The table has 178 wines with 13 measurements, which is far too few rows for much
 # privacy. The bounds here are round numbers of the kind that a chemist would name, and
-# features are scaled by them. With three features, and as epsilon grows, components
-# settle on the features that vary most within their bounds.
+# features are divided by their half-widths. With three features, and as epsilon grows,
+# components settle on the features that vary most within their bounds.
 
 wine = load_wine()
 low = np.array([10, 0, 1, 10, 70, 0, 0, 0, 0, 0, 0, 1, 200], dtype=float)
 high = np.array([15, 6, 4, 30, 170, 4, 6, 1, 4, 14, 2, 4, 1700], dtype=float)
+unit = 0.5 * (high - low)
 for epsilon in (1.0, 4.0, 16.0, 1e3):
     model = SparseDPPCA(
         1,
         n_nonzero_features=3,
         epsilon=epsilon,
         delta=1e-4,
-        bounds=(low, high),
-        scale="bounds",
-    ).fit(wine.data)
+        bounds=(low / unit, high / unit),
+    ).fit(wine.data / unit)
     names = [wine.feature_names[i] for i in np.flatnonzero(model.support_)]
     print(f"epsilon = {epsilon:g}: {', '.join(names)}")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .covariance._jme import JMECovariance as JMECovariance
     from .decomposition._federated_pca import FederatedDPPCA as FederatedDPPCA
     from .decomposition._pca import DPPCA as DPPCA
-    from .decomposition._pca import SpikedPCA as SpikedPCA
     from .decomposition._sparse_pca import SparseDPPCA as SparseDPPCA
+    from .decomposition._spiked import SpikedPCA as SpikedPCA
     from .linear_model._lrs import LRSRegressor as LRSRegressor
     from .linear_model._ridge import DPRidge as DPRidge
     from .linear_model._ridge import DPRidgeClassifier as DPRidgeClassifier
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .neural_network._personal_networks import LRSMLPRegressor as LRSMLPRegressor
     from .preprocessing._scaler import DPStandardScaler as DPStandardScaler
     from .preprocessing._vectorizer import DPTableVectorizer as DPTableVectorizer
-    from .recommendation._item_embedding import DPItemEmbedding as DPItemEmbedding
-    from .recommendation._matrix_factorization import (
+    from .recommendation._estimators import DPItemEmbedding as DPItemEmbedding
+    from .recommendation._estimators import (
         DPMatrixFactorization as DPMatrixFactorization,
     )
     from .statements._statement import statement as statement
@@ -39,7 +39,8 @@ _HOMES = {
     "covariance._covariance": "DPCovariance",
     "covariance._jme": "JMECovariance",
     "decomposition._federated_pca": "FederatedDPPCA",
-    "decomposition._pca": "DPPCA SpikedPCA",
+    "decomposition._pca": "DPPCA",
+    "decomposition._spiked": "SpikedPCA",
     "decomposition._sparse_pca": "SparseDPPCA",
     "linear_model._lrs": "LRSRegressor",
     "linear_model._ridge": "DPRidge DPRidgeClassifier",
@@ -47,8 +48,7 @@ _HOMES = {
     "neural_network._personal_networks": "LRSMLPRegressor",
     "preprocessing._scaler": "DPStandardScaler",
     "preprocessing._vectorizer": "DPTableVectorizer",
-    "recommendation._item_embedding": "DPItemEmbedding",
-    "recommendation._matrix_factorization": "DPMatrixFactorization",
+    "recommendation._estimators": "DPItemEmbedding DPMatrixFactorization",
     "statements._statement": "statement",
 }
 _ROOMS = (

@@ -69,7 +69,7 @@ def test_the_package_has_floors(house):
 
 
 DATA = ["data/rows.txt", "tests/data/a.txt", "x.csv", "a.NPZ", "doc/b.tar.gz", "l.db"]
-SOURCES = ["skdpspectral/datasets/_real.py", "doc/data.rst", "metadata.py", "py.typed"]
+SOURCES = ["skdpspectral/datasets.py", "doc/data.rst", "metadata.py", "py.typed"]
 
 
 def test_data_are_refused():

@@ -42,23 +42,19 @@ from skdpspectral.covariance import (
 )
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
 from skdpspectral.mechanisms import ParallelPlan
 from skdpspectral.neural_network import (
     Adam,
-    AlternatingAdam,
-    UserNetwork,
 )
 
 mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
 PAPER = SpikedModel(1e6, 1.0, calibration="paper")
-FEW_STEPS = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5)
-FEW_STEPS_REPLACED = clone(FEW_STEPS).set_params(neighbors="replace-one")
+FEW_STEPS = {"n_rounds": 3, "n_local_steps": 2, "n_own_steps": 5}
 ESTIMATORS = [
     DPPCA(),
     DPPCA(1),
@@ -95,18 +91,16 @@ ESTIMATORS = [
     DPStandardScaler(missing="mean", epsilon=1000.0, bounds=(-10, 10)),
     DPStandardScaler(accountant=PrivacyAccountant()),
     DPTableVectorizer(),
-    DPTableVectorizer(epsilon=None, add_indicator=True),
+    DPTableVectorizer(epsilon=None),
     DPTableVectorizer(epsilon=1000.0, categories={0: "find"}),
     DPTableVectorizer(user_feature=0, categories={-1: [0, 1]}),
     DPTableVectorizer(accountant=PrivacyAccountant()),
     DPAdamClassifier(),
     DPAdamClassifier(epsilon=None),
-    DPAdamClassifier(
-        4, activation="relu", optimizer=Adam(moments="pp-debiased"), n_epochs=3
-    ),
+    DPAdamClassifier(4, optimizer=Adam(moments="pp-debiased"), n_epochs=3),
     DPAdamClassifier(
         (3, 4),
-        optimizer=Adam(moments="jme", max_step_norm=1.0),
+        optimizer=Adam(moments="jme"),
         batch_size=8,
         n_epochs=2,
     ),
@@ -131,16 +125,16 @@ ESTIMATORS = [
     DPRidgeClassifier(epsilon=1000.0, bounds=(-10, 10)),
     DPRidgeClassifier(1.0, epsilon=None),
     DPRidgeClassifier(accountant=PrivacyAccountant()),
-    LRSMLPRegressor(solver=FEW_STEPS),
-    LRSMLPRegressor(epsilon=None, solver=FEW_STEPS, hidden_layer_sizes=(3, 2)),
-    LRSMLPRegressor(3, user_feature=0, solver=FEW_STEPS_REPLACED),
-    LRSMLPRegressor(0, None, user_feature=-1, target_bounds=(-9, 9), solver=FEW_STEPS),
+    LRSMLPRegressor(**FEW_STEPS),
+    LRSMLPRegressor(epsilon=None, **FEW_STEPS, hidden_layer_sizes=(3, 2)),
+    LRSMLPRegressor(3, user_feature=0, neighbors="replace-one", **FEW_STEPS),
+    LRSMLPRegressor(0, None, user_feature=-1, **FEW_STEPS),
     LRSMLPRegressor(
         sparsity=0,
-        user_network=UserNetwork(
-            shared_weights="fixed", prompt_size=2, fit_intercept=False
-        ),
-        solver=FEW_STEPS,
+        shared_weights="fixed",
+        prompt_size=2,
+        fit_intercept=False,
+        **FEW_STEPS,
         accountant=PrivacyAccountant(),
     ),
     LRSRegressor(),
@@ -182,17 +176,17 @@ ESTIMATORS = [
     JMECovariance(),
     JMECovariance(epsilon=None),
     JMECovariance(horizon=1000),
-    JMECovariance(workload=Exponential(0.9), moments=JointMoments("trace-split")),
-    JMECovariance(workload=Window(5), moments=JointMoments(second_moment="diag")),
+    JMECovariance(workload=Exponential(0.9), moments=JointMoments(0.1)),
+    JMECovariance(workload=Window(5)),
     JMECovariance(workload="prefix", factorization="sqrt"),
     JMECovariance(factorization=BISR(16), moments="assume-centered"),
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
     FederatedDPPCA(),
     FederatedDPPCA(1, client_feature=0),
-    FederatedDPPCA(1, client_feature=-1, aggregation="matrix", n_jobs=2),
+    FederatedDPPCA(1, client_feature=-1, aggregation="matrix"),
     FederatedDPPCA(1, bounds=(-10, 10)),
-    FederatedDPPCA(1, bounds=(-10, 10), scale="bounds", client_feature=0),
-    FederatedDPPCA(1, weights="equal", clip_norm=2.0),
+    FederatedDPPCA(1, bounds=(-10, 10), client_feature=0, center="shared"),
+    FederatedDPPCA(1, weights="equal"),
     FederatedDPPCA(1, epsilon=None, client_feature=0),
     FederatedDPPCA(1, accountant=PrivacyAccountant()),
     FederatedDPPCA(
@@ -200,19 +194,17 @@ ESTIMATORS = [
     ),
     FederatedDPPCA(1, mechanism=SPIKED),
     FederatedDPPCA(1, mechanism=PAPER, aggregation="matrix", release="covariance"),
-    FederatedDPPCA(1, aggregation="matrix", clip_norm=2.0),
+    FederatedDPPCA(1, aggregation="matrix"),
     FederatedDPPCA(
         1,
-        mechanism=Gaussian(1.0),
-        release=ComponentCovariance(projection_norm=5.0),
+        release=ComponentCovariance(projection_norm=5.0, noise_variance=1.0),
         client_feature=-1,
     ),
     SparseDPPCA(),
     SparseDPPCA(client_feature=0),
     SparseDPPCA(epsilon=None, n_rounds=10, n_nonzero_features=1),
     SparseDPPCA(n_nonzero_features=1, bounds=(-10, 10), client_feature=0),
-    SparseDPPCA(clip_norm=2.0, client_feature=0),
-    SparseDPPCA(weights="equal", clip_norm=2.0, accountant=PrivacyAccountant()),
+    SparseDPPCA(weights="equal", accountant=PrivacyAccountant()),
 ]
 # An estimator without settings of its own is checked as the registry has it.
 ESTIMATORS += [
@@ -317,7 +309,7 @@ def test_every_estimator_is_checked():
     "estimator",
     [
         DPPCA(1),
-        LRSMLPRegressor(solver=FEW_STEPS),
+        LRSMLPRegressor(**FEW_STEPS),
         LRSRegressor(),
         DPAdamClassifier(),
         DPAdamRegressor(target_bounds=(-1, 1)),

@@ -25,7 +25,7 @@ from skdpspectral import (
     LRSRegressor,
 )
 from skdpspectral.linear_model import PrivateRounds
-from skdpspectral.neural_network import Adam, AlternatingAdam, UserNetwork
+from skdpspectral.neural_network import Adam
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -34,10 +34,8 @@ USERS = np.repeat(np.arange(5), 4)
 X = RNG.normal(size=(20, 3))
 RATINGS = np.column_stack([USERS, RNG.integers(6, size=20)])
 STARS = RNG.integers(1, 6, size=20)
-FEW_STEPS = AlternatingAdam(n_rounds=1, n_local_steps=1, n_own_steps=1)
-LRS_MLP = LRSMLPRegressor(
-    hidden_layer_sizes=2, user_network=UserNetwork(prompt_size=1), solver=FEW_STEPS
-)
+FEW_STEPS = {"n_rounds": 1, "n_local_steps": 1, "n_own_steps": 1}
+LRS_MLP = LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, **FEW_STEPS)
 LRS_MLP.fit(X, X[:, 0], users=USERS)
 LRS = LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)
 ITEMS = DPItemEmbedding(1, items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
@@ -121,8 +119,6 @@ METHODS = {
         "score": lambda m: m.score(X, X[:, 0]),
         "path": lambda m: m.path([0.0, 1.0]),
         "conf_int": lambda m: m.conf_int(),
-        "summary": lambda m: m.summary(),
-        "row_weights": lambda m: m.row_weights(X),
         "effects": lambda m: m.effects(X),
     },
     RIDGE_CLASSIFIER: OF_BOTH

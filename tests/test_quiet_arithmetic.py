@@ -80,6 +80,5 @@ def test_threads_are_started_where_they_are_made_quiet():
         "model_selection/_vote.py",
         "_linalg/walks.py",
         "decomposition/_federated_client.py",
-        "audit/_audit.py",
         "_base/privacy_report.py",
     }

@@ -8,10 +8,10 @@ are linear in the rating.
 from functools import lru_cache
 
 import numpy as np
+from real_tables import fetch_movielens
 from recommender import held_out, scores
 
 from skdpspectral import DPMatrixFactorization
-from skdpspectral.datasets import fetch_movielens
 
 NEEDS_DATA = True
 HEADER = "RMSE"

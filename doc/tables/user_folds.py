@@ -8,10 +8,11 @@ by user.
 from functools import lru_cache
 
 import numpy as np
+from real_tables import fetch_movielens
 from sklearn.model_selection import GroupKFold, cross_val_score
 
 from skdpspectral import DPMatrixFactorization, LRSRegressor
-from skdpspectral.datasets import fetch_movielens, make_low_rank_sparse_tasks
+from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.model_selection import PrivateSplit
 
 NEEDS_DATA = True

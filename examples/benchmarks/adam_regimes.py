@@ -94,9 +94,15 @@ class Stability(NamedTuple):
 
 
 class Reading(AdamState):
-    """Adam with another reading of negative second moments than the package's."""
+    """Adam with clipped steps, and another reading of negative second moments."""
 
     floor_read: float | str = "noise"
+    max_step_norm: float
+
+    def push(self, gradient, squares):
+        """Return the next step, clipped with its learning rate."""
+        step = super().push(gradient, squares)
+        return step / max(np.linalg.norm(step) / self.max_step_norm, 1.0)
 
     @property
     def floor(self):
@@ -126,15 +132,14 @@ def optimizer_of(regime, kind, floor):
         "noise_multiplier": noise * (PRINTED_NOISE if kind == "jme-printed" else 1.0),
         "neighbors": "zero-out-one",
         "stability": read.constant,
-        "max_step_norm": read.max_step_norm,
         **KINDS[kind],
     }
 
 
 def read_as(state, regime, kind, floor):
-    """Let a state of Adam read negative second moments as a floor says."""
-    state.__class__ = Reading
-    state.floor_read = stability_of(regime, kind, floor).floor
+    """Let a state of Adam read negative second moments, and clip, as a floor says."""
+    read, state.__class__ = stability_of(regime, kind, floor), Reading
+    state.floor_read, state.max_step_norm = read.floor, read.max_step_norm
     return state
 
 
@@ -209,11 +214,11 @@ class SideBySide:
         # Deviations of the noise of gradients and of squares, by kind.
         self.stds = np.array(
             [
-                each.moments.noise_stds(plan.mechanisms[0])
+                each.noise_stds(plan.mechanisms[0])
                 for each, plan in zip(first, plans, strict=True)
             ]
         )
-        self.nu = np.array([each.moments.nu for each in first])[:, None]
+        self.nu = np.array([each.nu for each in first])[:, None]
         self.plain = self.nu[:, 0] == 0.0
         names = list(KINDS)
         debiased = np.array([name == "pp-debiased" for name in names])

@@ -20,7 +20,7 @@ from tables import ignore_leak_warnings, print_row, with_error
 
 from skdpspectral import FederatedDPPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, Gaussian
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import subspace_distance
 
 P, SIGNAL = 50, 10.0
@@ -73,7 +73,7 @@ def covariance_errors(sizes, budgets, seed):
     clients = np.repeat(np.arange(len(sizes)), sizes)
     printed = {"mechanism": MODEL, "release": "covariance"}
     paper = model_of(budgets, **printed).fit(X, clients=clients)
-    own = {"release": ComponentCovariance(11.0), "mechanism": Gaussian(1.0)}
+    own = {"release": ComponentCovariance(11.0, noise_variance=1.0)}
     ours = model_of(budgets, **own).fit(X, clients=clients)
     value, vectors = np.linalg.eigh(X.T @ X / len(X))
     pooled = (value[-1] - 1) * np.outer(vectors[:, -1], vectors[:, -1]) + np.eye(P)

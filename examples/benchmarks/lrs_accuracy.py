@@ -34,7 +34,7 @@ PLAIN = {
 
 def exact(tol=1e-6):
     """Return parameters of fits without privacy."""
-    solver = Alternation(max_iter=200, tol=tol, shrink_to_mean=False)
+    solver = Alternation(max_iter=200, tol=tol)
     return {**PLAIN, "epsilon": None, "solver": solver}
 
 

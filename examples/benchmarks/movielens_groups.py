@@ -25,12 +25,11 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from real_tables import load_jester
+from real_tables import fetch_movielens, load_jester
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
 from skdpspectral import LRSRegressor
-from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import Alternation
 
 penalties = (1.0, 10.0, 100.0, 1000.0)

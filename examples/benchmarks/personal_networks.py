@@ -21,14 +21,12 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from real_tables import load_jester
+from real_tables import fetch_movielens, load_jester
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
-from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import Alternation
-from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 # In rows, of what is shared and of what is a user's own.
@@ -161,23 +159,17 @@ def networks(ranks, shares):
     return found
 
 
-# Parameters that users' networks have, and not what they share.
-OWN = ("shared_weights", "prompt_size", "fit_intercept")
-
-
 def network_errors(rows, parameters, layers, penalties, steps):
     """Errors of one fit, on the half for tuning and on the half for reports."""
-    given = dict(parameters)
-    own = {name: given.pop(name) for name in OWN if name in given}
-    own["fit_intercept"] = bool(own["fit_intercept"])
-    if "prompt_size" in own or "shared_weights" not in own:
-        own["ridge_shared"] = penalties[0]
+    given = {**parameters, "fit_intercept": bool(parameters["fit_intercept"])}
+    if "prompt_size" in given or "shared_weights" not in given:
+        given["ridge_shared"] = penalties[0]
     model = LRSMLPRegressor(
         **given,
         epsilon=None,
         hidden_layer_sizes=layers,
-        user_network=UserNetwork(**own, ridge_sparse=penalties[1]),
-        solver=AlternatingAdam(**steps),
+        ridge_sparse=penalties[1],
+        **steps,
     )
     return errors_of(model, rows)
 

@@ -16,12 +16,10 @@ import warnings
 import numpy as np
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
-from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, None)
 D, WIDTH, ROWS, NOISE = 5, 8, 25, 0.1
-FIXED = UserNetwork(shared_weights="fixed")
 
 
 def simulated(n_users, rng):
@@ -49,7 +47,7 @@ def models(epsilon):
         "network LRS r=2": LRSMLPRegressor(2, 5, **given),
         "network rep r=2": LRSMLPRegressor(2, 0, **given),
         "network LRS r=1": LRSMLPRegressor(1, 5, **given),
-        "single network": LRSMLPRegressor(1, 0, user_network=FIXED, **given),
+        "single network": LRSMLPRegressor(1, 0, shared_weights="fixed", **given),
         "linear LRS r=1": LRSRegressor(
             1,
             2,
@@ -86,9 +84,9 @@ def cost(n_users=10_000):
     X = rng.standard_normal((20 * n_users, 50))
     y, users = X[:, 0].copy(), np.repeat(np.arange(n_users), 20)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    solver = AlternatingAdam(n_rounds=2, n_local_steps=5, n_own_steps=10)
+    steps = {"n_rounds": 2, "n_own_steps": 10}
     start = time.process_time()
-    LRSMLPRegressor(epsilon=1.0, solver=solver).fit(X, y, users=users)
+    LRSMLPRegressor(epsilon=1.0, **steps).fit(X, y, users=users)
     spent = time.process_time() - start
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{n_users} users of 20 rows, 50 features, 2601 weights")

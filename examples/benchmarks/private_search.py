@@ -32,7 +32,7 @@ import warnings
 
 import numpy as np
 from cells import Cells
-from real_tables import load_adult, load_jester
+from real_tables import fetch_movielens, load_adult, load_jester
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from tables import print_row, with_error
@@ -46,7 +46,7 @@ from skdpspectral import (
     LRSRegressor,
 )
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.datasets import fetch_movielens, load_digits
+from skdpspectral.datasets import load_digits
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import (
     PrivateSearchCV,
@@ -85,10 +85,11 @@ class Components(Rows):
     def __init__(self, data, score_norm):
         self.data, self.targets = data.data, None
         self.estimator = DPPCA(5, bounds=data.bounds)
-        self.grid = {
-            "center": ["auto", "none", "pairs"],
-            "scale": [None, "bounds", "ranks"],
-        }
+        # Ranks compare rows, and have no center.
+        self.grid = [
+            {"center": ["auto", "none", "pairs"], "scale": [None, "bounds"]},
+            {"center": ["auto"], "scale": ["ranks"]},
+        ]
         self.first = {"center": "auto", "scale": None}
         self.scoring = "captured_variance", {"clip_norm": score_norm}
 

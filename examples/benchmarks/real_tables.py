@@ -7,25 +7,93 @@ themselves, it would be a release that nothing accounts for.
 
 import inspect
 import os
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from skdpspectral.datasets import _real
-from skdpspectral.datasets._real import expect, pandas_or_error
+from skdpspectral import datasets
+
+DATA_HOME_VARIABLE = "SKDPSPECTRAL_DATA"
+
+# What numpy raises on a file of another kind, a damaged one, or a missing array.
+_WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
+NOT_THE_ARCHIVE = (*_WRONG, zipfile.BadZipFile, zlib.error)
 
 
-def read_archive(name, arrays, data_home):
+def read_archive(name, arrays, data_home=None):
     """Return the named arrays of a data set's archive; errors explain its folder."""
-    root = os.environ.get(_real.DATA_HOME_VARIABLE) if data_home is None else data_home
+    root = os.environ.get(DATA_HOME_VARIABLE) if data_home is None else data_home
     path = Path(root or "").expanduser() / name / f"{name}.npz"
     if not path.is_file():
         raise FileNotFoundError(
             f"There is no file {path}: pass data_home, or set the environment variable "
-            f"{_real.DATA_HOME_VARIABLE}, to a folder that holds {name}/{name}.npz"
+            f"{DATA_HOME_VARIABLE}, to a folder that holds {name}/{name}.npz"
         )
-    return _real.read_archive(path, arrays)
+    try:
+        # A pickle could run code: only plain arrays are read.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            return {array: archive[array] for array in arrays}
+    except NOT_THE_ARCHIVE as error:
+        raise OSError(
+            f"{path} is not the archive that the loader's docstring describes "
+            f"({error}): build it again from the original data"
+        ) from error
+
+
+def expect(what, found, expected):
+    """Refuse an archive that does not fit the public bounds."""
+    if found != expected:
+        raise OSError(
+            f"The archive's {what}: found {found}, but the public bounds are for "
+            f"{expected}: build it again from the original data"
+        )
+
+
+def pandas_or_error():
+    """Return pandas; errors say how to install it."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("as_frame=True needs pandas: pip install pandas") from error
+    return pd
+
+
+def fetch_movielens(variant="ml-100k", *, as_frame=False):
+    """Load MovieLens as the package does, or from an archive of arrays if there is one.
+
+    The archive has `user_id`, `item_id` (ml-1m: `movie_id`), `rating`, `users_id`,
+    `users_gender`, `users_age`, `users_occupation`, `items_id`, `items_title`,
+    `items_genre` (ml-1m: `movies_id` and so on), 0 or 1 in columns `genre_names`, and
+    for ml-100k `occupation_names`, which `users_occupation` indexes.
+    """
+    older = variant == "ml-100k"
+    item = "item" if older else "movie"
+    names = ["user_id", f"{item}_id", "rating", "genre_names"]
+    names += [f"users_{column}" for column in ("id", "gender", "age", "occupation")]
+    names += [f"{item}s_{column}" for column in ("id", "title", "genre")]
+    names += ["occupation_names"] if older else []
+    try:
+        raw = read_archive(variant, names)
+    except FileNotFoundError:
+        return datasets.fetch_movielens(variant, as_frame=as_frame)
+    expect("genre_names", raw["genre_names"].tolist(), datasets.GENRES[variant])
+    if older:
+        codes = raw["users_occupation"].astype(np.int64)
+        raw["users_occupation"] = raw["occupation_names"].astype(object)[codes]
+    bunch = datasets._movielens_bunch(
+        variant,
+        user_id=raw["user_id"],
+        item_id=raw[f"{item}_id"],
+        rating=raw["rating"],
+        users=[raw[f"users_{c}"] for c in ("id", "gender", "age", "occupation")],
+        items=raw[f"{item}s_id"],
+        titles=raw[f"{item}s_title"].tolist(),
+        genres=raw[f"{item}s_genre"],
+    )
+    return datasets._ratings_to_pandas(bunch) if as_frame else bunch
 
 
 MISSING_LEVEL, MISSING_RATING = 255, 9900

@@ -20,14 +20,14 @@ from pathlib import Path
 
 import numpy as np
 from list_scores import rating_ndcg_score
+from real_tables import fetch_movielens
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
-from skdpspectral._tables.ids import encode_ids
-from skdpspectral.datasets import fetch_movielens
+from skdpspectral._tables.columns import encode_ids
 from skdpspectral.linear_model import UserIntercept
 from skdpspectral.model_selection import PrivateSplit
 
@@ -221,7 +221,7 @@ _ONE_FIT = """
 import resource, time, warnings
 warnings.simplefilter("ignore")
 from skdpspectral import DPItemEmbedding
-from skdpspectral.datasets import fetch_movielens
+from real_tables import fetch_movielens
 ratings = fetch_movielens("ml-1m")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 start, clock = time.perf_counter(), time.process_time()

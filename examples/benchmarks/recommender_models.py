@@ -37,6 +37,7 @@ from list_scores import (
     list_ndcg_score,
     list_recall_score,
 )
+from real_tables import fetch_movielens
 from recommender import held_out, mean_and_deviation
 from recommender_sparsity import jester
 from recommender_table import LENGTH, WIDTHS, model_of, pipeline, table
@@ -44,7 +45,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tables import Cells, ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor
-from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import UserIntercept
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, None)

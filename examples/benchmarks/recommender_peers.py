@@ -121,8 +121,9 @@ def ours(data, epsilon):
     """Lists of DPMatrixFactorization for all users of a data set: what they cost."""
     import warnings
 
+    from real_tables import fetch_movielens
+
     from skdpspectral import DPMatrixFactorization
-    from skdpspectral.datasets import fetch_movielens
 
     warnings.simplefilter("ignore")
     ratings = fetch_movielens(data)

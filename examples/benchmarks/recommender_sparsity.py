@@ -15,14 +15,13 @@ import itertools
 import warnings
 
 import numpy as np
-from real_tables import load_jester
+from real_tables import fetch_movielens, load_jester
 from recommender import held_out, mean_and_deviation, public_features
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor
-from skdpspectral.datasets import fetch_movielens
 
 EPSILONS = (1.0, None)
 RANKS = (1, 2)

@@ -6,13 +6,13 @@ import numpy as np
 import recommender_peers as peers
 import recommender_rivals as rivals
 from list_scores import list_recall_score
+from real_tables import fetch_movielens
 from recommender import held_out, mean_and_deviation, ndcg
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import Bunch
 from tables import print_row
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, LRSRegressor
-from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import UserIntercept
 
 LENGTH, RELEVANT = 20, 4

@@ -32,7 +32,7 @@ class HistogramScaler(DPStandardScaler):
     """A scaler that treats all rows as if they were many."""
 
     def _statistic(self, n_samples, n_features):
-        return FeatureScales(n_samples, n_features, self.with_mean)
+        return FeatureScales(n_samples, n_features, with_mean=self.with_mean)
 
 
 WAYS = {"histograms": HistogramScaler, "windows": DPStandardScaler}

@@ -23,7 +23,7 @@ import numpy as np
 from deployment import Deployment
 
 from skdpspectral import DPMatrixFactorization, FederatedDPPCA, PrivacyAccountant
-from skdpspectral.datasets import fetch_movielens, make_spiked_covariance
+from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import GroupTask, Registration, SpectralTask
 
@@ -66,6 +66,9 @@ def gordon2002():
 
 def ml_100k():
     """A recommender: sums over viewers are released, their own models stay."""
+    sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+    from real_tables import fetch_movielens
+
     data = fetch_movielens("ml-100k")
     factors = DPMatrixFactorization(
         items=data.item_ids,

@@ -49,17 +49,35 @@ bounds : tuple (low, high) or None, default=None
     of shape (n_features,). Values are clipped to these bounds and measured from
     their midpoint (:ref:`bounds`). The bounds must be known without looking at
     the data: ``(X.min(0), X.max(0))`` would break the guarantee.
-[clip_norm]
-clip_norm : float or None, default=None
-    With None, every centered row is scaled to unit norm. This needs no
-    knowledge of the data's scale, and is best for directions whenever noise
-    matters. A number in [1e-60, 1e60] only scales down rows that are longer, in
-    the units of the data (of the scaled features with ``scale="bounds"``).
-[scale]
-scale : {"bounds"} or None, default=None
-    "bounds" divides each feature by its own half-width, rather than all
-    features by the largest one. Private scales are not supported because they
-    would differ between clients.
+[variances_of_model]
+signal_variance : float, array-like of shape (n_components,) or "private"
+    Public variance along the components beyond `noise_variance`, in squared units
+    of the data. "private", the default, assumes one unknown variance that is equal
+    for all components. Half of the rows then vote on a lower bound on it, which
+    sets the noise, for a fifth of the budget and a larger sensitivity
+    (:ref:`theorem-private-variances`).
+noise_variance : float or "private", default="private"
+    Public variance across the components. Both variances must be "private" if one
+    is.
+[mean_of_model]
+mean : {"zero", "unknown"}, default="zero"
+    "zero": rows are measured from the origin; rows centered elsewhere do not follow
+    the model. "unknown": rows are measured from their own mean, which can be any
+    point, at the cost of one row (:ref:`lemma-own-mean`). The mean is not released,
+    and rows must be dense.
+[calibration_of_model]
+calibration : {"exact", "paper"}, default="exact"
+    "paper" is meant for figures: it uses the classical bound with epsilon and delta
+    halved, and first-order sensitivities as printed in the papers. ``privacy_`` and
+    the ledger state the epsilon that a theorem proves for this noise. If it is
+    larger than `epsilon`, as it often is, a
+    :class:`~skdpspectral.PrivacyLeakWarning` is issued.
+sensitivity_constant : float or None, default=None
+    Constant of the papers' sensitivities, which the papers do not specify. It is
+    only used with ``calibration="paper"``, and None means 1. With q =
+    `noise_variance` / `signal_variance`, the default gives the projector's noise of
+    Cai et al., with q + sqrt(q); a constant of sqrt(q (q + 1)) / (q + sqrt(q))
+    gives the noise of Li et al. (2024).
 [center]
 center : {"auto", "none", "pairs", "shared"}, default="auto"
     Reference point that is subtracted from the rows. "none": the midpoint of
@@ -249,7 +267,7 @@ X : array-like or dataframe of shape (n_samples, n_columns)
     Rows of all clients in any order, all finite, including the column of
     clients if `client_feature` names one; never modified.
 [X_by_block]
-Finite rows, never modified. Memory maps, open parquet files of pyarrow, and
+Finite rows, never modified. Memory maps, parquet datasets of pyarrow, and
 arrays of other libraries with ``shape``, a numeric ``dtype`` and slices of
 rows, such as those of h5py and zarr, are read block by block. Dask collections
 are reduced on their cluster (:ref:`clusters`).
@@ -318,7 +336,15 @@ PrivacyBudgetError
 [axes_of_display]
 ax_, figure_ : matplotlib Axes and Figure
     Axes and figure of the plot.
-[drawn]
+[intervals]
+feature_names : sequence of str or None, default=None
+    Labels of the features. None numbers them.
+confidence : float, default=0.95
+    Coverage of each single interval, in (0, 1), under normal noise.
+[as_in_plot]
+ax, **style
+    As in :meth:`plot`.
+
 Returns
 -------
 display : object

@@ -24,22 +24,23 @@ import numpy as np
 from joblib import parallel_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.walks import blas_threads
 from .._release.noise import Coins, NoiseSeed, Release
-from .._tables.ids import UserDraw, UserRows
+from .._tables.columns import UserDraw, UserRows
 from .._tables.table import rows_at, table_shape, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..accounting._ledger.context import (
+    StepShare,
     accountant_to_send,
     ambient_accountant,
     block_at_hand,
     says_what_stays_charged,
 )
-from ..accounting._ledger.planned_fits import StepShare
 from ..mechanisms import Concern, PrivacyPlan, Remark, Unit, check_count, check_real
 from ..mechanisms._plan import has_budget
 from .documented import documented
@@ -212,10 +213,7 @@ class PrivateEstimator(BaseEstimator):
         return None
 
     def _input_units(self) -> OutputUnits | None:
-        """Return the facts about its rows that the step before in a pipeline hands on.
-
-        Rows are clipped at the limits here: a step in error costs accuracy alone.
-        """
+        """Return facts of the step before; errors of it cost accuracy alone."""
         share = self._own_share()
         step = None if share is None else share.before
         return step._output_units() if hasattr(step, "privacy_") else None
@@ -236,10 +234,7 @@ class PrivateEstimator(BaseEstimator):
         return None
 
     def _was_private(self) -> bool:
-        """Return whether the last fit had a budget, whatever the parameters are now.
-
-        A fit that releases nothing has no noise, so that the budget decides.
-        """
+        """Return whether the last fit had a budget, also if it released nothing."""
         return has_budget(self.privacy_)
 
     def __sklearn_tags__(self):
@@ -455,15 +450,6 @@ class PrivateEstimator(BaseEstimator):
             if name.endswith("_") and not name.startswith("_")
         }
 
-    def _warn_unless_private(self) -> None:
-        """Warn, for :meth:`publish`, if the last fit was not private."""
-        if not self.privacy_.private:
-            warn(
-                f"this {type(self).__name__} is not private: "
-                f"{self.privacy_.guarantee()}",
-                PrivacyLeakWarning,
-            )
-
     def publish(self):
         """Return a copy that holds only releases and the plan, safe to share.
 
@@ -488,7 +474,9 @@ class PrivateEstimator(BaseEstimator):
             If the fit was not private.
         """
         check_is_fitted(self)
-        self._warn_unless_private()
+        if not self.privacy_.private:
+            name, said = type(self).__name__, self.privacy_.guarantee()
+            warn(f"this {name} is not private: {said}", PrivacyLeakWarning)
         parameters = self.get_params(deep=False)
         parameters.update(accountant=None, noise_seed=None)
         published = type(self)(**published_copy(parameters))
@@ -607,11 +595,7 @@ class PrivateEstimator(BaseEstimator):
 
 @documented
 class TableEstimator(PrivateEstimator):
-    """Base class of estimators of one table, private under replacement of a row.
-
-    A subclass implements ``_statistic``, which describes the release of a fit for a
-    given shape, and an ``@unweighted`` ``fit``.
-    """
+    """Base class of estimators of one table: ``_statistic`` of a shape, and ``fit``."""
 
     def privacy_plan(self, n_samples, n_features) -> PrivacyPlan:
         """Describe what a fit will release and cost; no data are needed.
@@ -632,11 +616,7 @@ class TableEstimator(PrivateEstimator):
 
 
 def unweighted(method: _Method) -> _Method:
-    """Decorate ``fit`` to refuse `sample_weight`, unless None.
-
-    So are `users`, unless the method has them. The signature is unchanged, so that
-    scikit-learn sees that weights are not supported.
-    """
+    """Decorate ``fit`` to refuse `sample_weight`, and `users` unless it has them."""
     takes_users = "users" in inspect.signature(method).parameters
 
     @functools.wraps(method)
@@ -682,3 +662,147 @@ def _owner_of(error: Exception) -> str | None:
         if isinstance(frame.f_locals.get("self"), BaseEstimator):
             found = type(frame.f_locals["self"]).__name__
     return found
+
+
+# -- estimators that keep a fitted model -----------------------------------------------
+
+
+def has_method(name: str):
+    """Return a decorator of methods that are there if what is fitted has them."""
+
+    def check(estimator) -> bool:
+        estimator._method(name)
+        return True
+
+    return available_if(check)
+
+
+def _answered(name: str, summary: str, result: str, of_outputs: bool = False):
+    """Return a method of rows, or `of_outputs`, that the model answers, if it does."""
+
+    def method(self, X, **params):
+        asked = ModelInside if of_outputs else type(self)
+        model, X, params = asked._asked(self, X, params)
+        return getattr(model, name)(X, **params)
+
+    method.__name__ = name
+    method.__doc__ = f"""{summary}
+
+        Parameters
+        ----------
+        X : array-like
+            Rows in a form that the fit accepts.
+        **params : dict
+            Metadata for the steps, if metadata routing is enabled.
+
+        Returns
+        -------
+        ndarray
+            {result}.
+        """
+    return has_method(name)(method)
+
+
+def _forwarded(name: str, summary: str) -> property:
+    def found(self):
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"{name} is there after a fit")
+        return getattr(self._fitted(), name)
+
+    return property(found, doc=summary)
+
+
+class ModelInside:
+    """Base class of estimators that keep a model in `_inside`; has ``_method``."""
+
+    _inside: ClassVar[str]
+
+    def _fitted(self) -> Any:
+        check_is_fitted(self)
+        return getattr(self, self._inside)
+
+    def _asked(self, X: Any, params: dict) -> tuple[Any, Any, dict]:
+        """Return the model, and rows and parameters as its methods take them."""
+        return self._fitted(), X, params
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, self._inside)
+
+    classes_ = _forwarded("classes_", "Classes of the fitted model.")
+    n_features_in_ = _forwarded("n_features_in_", "Number of columns seen during fit.")
+    feature_names_in_ = _forwarded("feature_names_in_", "Names of columns in fit.")
+
+    predict = _answered("predict", "Predict for rows.", "Predictions")
+    predict_proba = _answered(
+        "predict_proba", "Return class probabilities.", "Columns as in `classes_`"
+    )
+    predict_log_proba = _answered(
+        "predict_log_proba", "Return log-probabilities.", "Columns as in `classes_`"
+    )
+    decision_function = _answered(
+        "decision_function", "Return decision values.", "Decision values"
+    )
+    score_samples = _answered(
+        "score_samples", "Return scores of rows.", "Scores, each as private as its row"
+    )
+    transform = _answered(
+        "transform", "Transform rows.", "Rows, as private as they were"
+    )
+    inverse_transform = _answered(
+        "inverse_transform", "Map transformed rows back.", "Rows", of_outputs=True
+    )
+
+    @has_method("transform")
+    def fit_transform(self, X, y=None):
+        """Fit, and transform the same rows.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows in a form that the fit accepts.
+        y : array-like or None, default=None
+            Targets.
+
+        Returns
+        -------
+        ndarray
+            Transformed rows. Each is as private as its original row.
+        """
+        return self.fit(X, y).transform(X)
+
+    @has_method("score")
+    def score(self, X, y=None, **params):
+        """Return the exact score of the fitted model, which is not a private release.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows in a form that the fit accepts.
+        y : array-like or None, default=None
+            Targets.
+        **params : dict
+            Weights of rows, if the model supports them, and metadata for the steps.
+
+        Returns
+        -------
+        float
+            Score. A score of private rows is as private as these rows.
+        """
+        model, X, params = self._asked(X, params)
+        return model.score(X, *([] if y is None else [y]), **params)
+
+    @has_method("get_feature_names_out")
+    def get_feature_names_out(self, input_features=None):
+        """Return the names of the columns of ``transform``.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of columns.
+
+        Returns
+        -------
+        ndarray of str
+            Names of the transformed columns.
+        """
+        return self._fitted().get_feature_names_out(input_features)

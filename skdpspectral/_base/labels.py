@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from .._tables.columns import dtypes_of, is_date, is_number, is_text, read_quietly
+from .._tables.columns import DATES, NUMBER, TEXTS, dtypes_of, kind_of, read_quietly
 from .._tables.table import DeferredRead, deferred_targets
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
@@ -21,11 +21,7 @@ _KINDS: dict[str, Any] = {"number": (Number, np.bool_), "text": str, "bytes": by
 
 
 class PrivateClassifier(ClassifierMixin):
-    """Mixin of classifiers with public `classes`.
-
-    It precedes a private estimator that has a parameter `classes` and an ``_outputs``
-    method, which returns one column for two classes, or else one per class.
-    """
+    """Mixin of classifiers with public `classes`, before a class with ``_outputs``."""
 
     _class_constraints: ClassVar[dict] = {"classes": ["array-like", None]}
 
@@ -94,8 +90,9 @@ class PrivateClassifier(ClassifierMixin):
             for label in self.classes
         }
         for dtype in dtypes_of(y):
-            found = is_number(dtype) * "number" or is_date(dtype) * "date"
-            if is_text(dtype):
+            kind = kind_of(dtype)
+            found = (kind == NUMBER) * "number" or (kind in DATES) * "date"
+            if kind in TEXTS:
                 bytes_ = "binary" in str(dtype) or getattr(dtype, "kind", "") == "S"
                 found = "bytes" if bytes_ else "text"
             if "" not in classes and found not in {"", *classes}:

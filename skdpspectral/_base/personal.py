@@ -13,12 +13,11 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg import per_user
-from .._tables.columns import refuse_masked
-from .._tables.ids import IdIndex
+from .._tables.columns import IdIndex, refuse_masked
 from .._tables.table import UserTable, check_targets, table_shape
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
-from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
+from ..mechanisms import PrivacyPlan, Unit, check_count
 from .documented import documented
 
 # Names of a user's entries, beside those of `publish`, begin so.
@@ -43,11 +42,7 @@ def pooled_score(estimator, y, predictions, sample_weight, *, private: bool) -> 
 
 
 class KeepsUsers:
-    """Base class of estimators that keep a model per user in ``_personal``.
-
-    The class of the models provides ``entries``, the names of a user's arrays,
-    ``code_of(user)``, ``arrays(code)`` and ``of_file(index, arrays)``.
-    """
+    """Base class of estimators that keep :class:`UserModels` in ``_personal``."""
 
     _models_class: ClassVar[Any]
     _pooled_values: ClassVar[str] = "targets"
@@ -143,8 +138,7 @@ class KeepsUsers:
 class PersonalEstimator(KeepsUsers):
     """Base class of regressors with a personal model per user.
 
-    A subclass has the parameter `user_feature`, keeps the users'
-    models in ``_personal``, and stores in ``_users_given`` whether fit received users.
+    A fit stores in ``_users_given`` whether it received users.
     """
 
     user_feature: int | str | None
@@ -163,12 +157,11 @@ class PersonalEstimator(KeepsUsers):
     _statistic: ClassVar[Callable[..., Any]]
     # Returns the number of columns of X that are not features.
     _n_beside: ClassVar[Callable[..., int]]
-    # Returns the plan of a statistic.
-    _plan: ClassVar[Callable[..., PrivacyPlan]]
 
-    def _plan_of_users(self, statistic, neighbors: Neighbors) -> PrivacyPlan:
-        """Return a plan whose unit is a user with all rows."""
+    def _plan(self, statistic) -> PrivacyPlan:
+        """Return the plan of a statistic, whose unit is a user with all rows."""
         private: Any = super()
+        neighbors = statistic.neighbors
         return private._planned(statistic, unit=Unit.USER, neighbors=neighbors)
 
     def privacy_plan(self, n_features):
@@ -242,24 +235,11 @@ class PersonalEstimator(KeepsUsers):
                 "users=... or user_feature"
             )
 
-    def _codes(self, users, n_rows: int, name: str) -> np.ndarray:
-        """Return codes of users, -1 for those without a model; errors name the ids."""
-        personal = self._models()
-        codes = personal.codes(users, n_rows, name)
-        if not len(personal.weights):
-            codes = np.full(n_rows, -1)
-        return codes
-
-    def _codes_of(self, table: UserTable) -> np.ndarray:
-        """Return the code of each row's user."""
-        self._check_given(table.users, "users")
-        return self._codes(table.users, len(table.X), self._users_name())
-
     def _code_of(self, user) -> int:
         """Return the code of one user."""
         check_is_fitted(self)
         self._check_given(user, "user")
-        return int(self._codes(None if user is None else [user], 1, "user")[0])
+        return self._models().code_of(user)
 
     def _users_to_fit(self, table: UserTable, user) -> IdIndex | None:
         """Return the users of the rows; None for a single one without an id."""
@@ -315,13 +295,11 @@ class PersonalEstimator(KeepsUsers):
             counts their rows, and thereby reveals who was in the fit. A published copy
             has no models and issues this warning for every user.
         """
-        return self._predictions(X, users)
-
-    def _predictions(self, X, users) -> np.ndarray:
-        """Predict rows for a method that was called by the user."""
         check_is_fitted(self)
         table, offsets = self._read_like_fit(X, users)
-        codes = self._codes_of(table)
+        self._check_given(table.users, "users")
+        ids, name = table.users, self._users_name()
+        codes = self._models().codes(ids, len(table.X), name)
         self._warn_of_unknown(codes)
         # A warning would reveal something about the values of some user.
         with np.errstate(all="ignore"):
@@ -398,7 +376,7 @@ class PersonalEstimator(KeepsUsers):
         UserWarning
             If users without a model are predicted, as in :meth:`predict`.
         """
-        predictions = self._predictions(X, users)
+        predictions = self.predict(X, users=users)
         y = check_targets(self, y, len(predictions))
         private = self._was_private() and getattr(self, "_users_given", False)
         return pooled_score(self, y, predictions, sample_weight, private=private)
@@ -406,7 +384,7 @@ class PersonalEstimator(KeepsUsers):
 
 @dataclass(frozen=True)
 class UserModels:
-    """Parameters of users: arrays whose first axis is the user.
+    """Parameters of users: arrays whose first axis is the user, `weights` among them.
 
     A subclass names its arrays, and those that grow wider for models of further users.
     """
@@ -415,6 +393,7 @@ class UserModels:
     widened: ClassVar[tuple[str, ...]] = ()
 
     index: IdIndex | None
+    weights: np.ndarray
 
     @classmethod
     def cleaned(cls, index: IdIndex | None, *arrays) -> Any:
@@ -427,15 +406,15 @@ class UserModels:
 
     def codes(self, users, n_rows: int, name: str) -> np.ndarray:
         """Return codes of the rows' users, -1 for unknown ones; errors name the ids."""
-        if users is None:
+        if users is None and len(self.weights):
             return np.zeros(n_rows, dtype=np.intp)
         if self.index is None:
             return np.full(n_rows, -1)
         return self.index.find(users, name)
 
     def code_of(self, user) -> int:
-        """Return the code of one user, -1 if unknown."""
-        return int(self.codes([user], 1, "user")[0])
+        """Return the code of one user, -1 if unknown; None is the only user."""
+        return int(self.codes(None if user is None else [user], 1, "user")[0])
 
     @classmethod
     def of_file(cls, index: IdIndex, arrays: dict[str, np.ndarray]) -> UserModels:
@@ -468,17 +447,14 @@ class UserModels:
         arrays = {}
         for name, value in self.arrays().items():
             own = getattr(new, name)
-            if name in self.widened:
-                value, own = _alike_wide(value, own)
+            if name in self.widened:  # the narrower ones are padded with zeros
+                width = max(value.shape[1], own.shape[1])
+                value, own = (
+                    np.pad(a, ((0, 0), (0, width - a.shape[1]))) for a in (value, own)
+                )
             arrays[name] = np.concatenate([value, own[added]])
             arrays[name][codes[known]] = own[known]
         return replace(self, index=index, **arrays)
-
-
-def _alike_wide(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
-    """Pad the narrower rows with zeros."""
-    width = max(first.shape[1], second.shape[1])
-    return [np.pad(a, ((0, 0), (0, width - a.shape[1]))) for a in (first, second)]
 
 
 def finite_or_zero(values: np.ndarray) -> np.ndarray:

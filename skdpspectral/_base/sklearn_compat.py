@@ -7,14 +7,16 @@ import functools
 from collections.abc import Iterator
 
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import _safe_indexing as take_rows
-from sklearn.utils._param_validation import (
+from sklearn.utils import _safe_indexing as take_rows  # noqa: F401
+from sklearn.utils._param_validation import (  # noqa: F401
     Interval,
     StrOptions,
     validate_parameter_constraints,
 )
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import _check_feature_names_in as check_input_features
+from sklearn.utils.validation import (  # noqa: F401
+    _check_feature_names_in as check_input_features,
+)
 
 from ..mechanisms._plan import has_budget
 
@@ -35,30 +37,13 @@ CALLBACK_ATTRIBUTES = ("_skl_callbacks", "_parent_callback_ctx")
 
 @functools.cache
 def parameter_names(cls) -> tuple[str, ...]:
-    """Return the cached parameter names of an estimator's class.
-
-    scikit-learn inspects the signature on every access, which would dominate the fit of
-    a small table.
-    """
+    """Return parameter names of a class, which scikit-learn would inspect each time."""
     return tuple(BaseEstimator._get_param_names.__func__(cls))
 
 
 def output_container(transformer) -> str:
     """Return what transform makes: "default", "pandas" or "polars"."""
     return _get_output_config("transform", transformer)["dense"]
-
-
-__all__ = [
-    "CallbackSupportMixin",
-    "Interval",
-    "StrOptions",
-    "check_input_features",
-    "fit_progress",
-    "output_container",
-    "parameter_names",
-    "take_rows",
-    "validate_parameter_constraints",
-]
 
 
 class FitProgress:

@@ -1,17 +1,9 @@
 """Strategy objects: public parameters of one choice, and how they are saved.
 
-A strategy is a small :class:`sklearn.base.BaseEstimator` that is given to an estimator
-as a parameter, such as ``workload=Window(5)``. It holds public numbers alone, neither
-data nor a source of noise, and says in ``_parameter_constraints`` what they may be.
-Those that are registered, and no others, are checked, written and read with an
-estimator; ``_array_parameters`` names those of its parameters that may be lists. ::
-
-    @register
-    @dataclass(eq=False, repr=False)
-    class Decay(BaseEstimator):
-        _parameter_constraints: ClassVar[dict] = {"rate": [Interval(Real, 0, 1, ...)]}
-
-        rate: float = 0.5
+A strategy is a small :class:`sklearn.base.BaseEstimator`, such as ``Window(5)``, that
+is a parameter of an estimator. It holds public numbers alone, and says what they may
+be in ``_parameter_constraints``; ``_array_parameters`` names those that may be lists.
+Only those that are registered are checked, written and read with an estimator.
 """
 
 from __future__ import annotations
@@ -30,11 +22,7 @@ _KEYS = {"strategy", "parameters"}
 
 
 def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
-    """Let objects of a class be written and read by its name; a class decorator.
-
-    The class has ``_parameter_constraints`` for each parameter of its constructor, and
-    a name that no other has.
-    """
+    """Let objects of a class be written and read by its name; a class decorator."""
     cls._get_param_names = classmethod(parameter_names)  # type: ignore[arg-type]
     cls._array_parameters = getattr(cls, "_array_parameters", ())
     _CLASSES[cls.__name__] = cls
@@ -63,10 +51,7 @@ def check_values(owner: BaseEstimator) -> None:
 def check_arguments(
     caller: str, constraints: dict, values: dict, arrays: tuple[str, ...] = ()
 ) -> None:
-    """Check arguments by name, each on its own, by scikit-learn's constraints.
-
-    `caller` is whose they are, for messages; `arrays` names those that may be arrays.
-    """
+    """Check arguments of `caller` on their own, by scikit-learn's constraints."""
     checked: dict[str, Any] = {}
     for name, value in values.items():
         # scikit-learn takes booleans for numbers.

@@ -88,11 +88,7 @@ def release_entries(
 def release_symmetric(
     mechanism: Gaussian, matrix: Array, generator: np.random.Generator
 ) -> None:
-    """Release a symmetric matrix from its lower triangle, panel by panel.
-
-    Off-diagonal entries get noise of std / sqrt(2): isotropic noise under the isometry
-    (diagonal, sqrt(2) x off-diagonal).
-    """
+    """Release a matrix by panels: noise of std / sqrt(2) beside the diagonal."""
     grid = mechanism.grid
     steps = mechanism.noise_std / grid
     columns = matrix.T  # row j: column j of the lower triangle, contiguous
@@ -131,10 +127,7 @@ KEY_BYTES = 32
 
 
 def pair_mask(secret: bytes, label: bytes, size: int) -> npt.NDArray[np.uint64]:
-    """Return words that look uniform to anyone without the 32-byte secret.
-
-    Each sum needs a label of its own. The words are the same on every machine.
-    """
+    """Return words that look uniform without the secret; a label for each sum."""
     if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
         raise ValueError(f"a secret must be {KEY_BYTES} bytes")
     digest = hashlib.blake2b(label, key=secret, person=b"pair mask", digest_size=32)
@@ -156,11 +149,7 @@ def public_start(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
 
 @contextlib.contextmanager
 def own_generators(number: int) -> Iterator[None]:
-    """Seed the global generators of numpy and Python by a public number meanwhile.
-
-    Otherwise draws in one block would depend on their number in another. Warnings are
-    suppressed.
-    """
+    """Seed global generators by a public number meanwhile, and suppress warnings."""
     bits, state = mtrand.get_bit_generator(), mtrand.get_state(legacy=False)
     others = random.getstate()
     mtrand.set_bit_generator(np.random.MT19937(np.random.SeedSequence(number)))
@@ -350,11 +339,7 @@ class Release(NoiseOwner):
     def above_threshold(
         self, name: str, counts: Sequence[Mapping[str, int]]
     ) -> list[dict[str, float]]:
-        """Return the values of each column whose noisy counts exceed the threshold.
-
-        `counts` has the values that occur, at least once, by column. Results are
-        sorted.
-        """
+        """Return, sorted by column, values whose noisy counts exceed the threshold."""
         mechanism = self._planned(name)
         if len(counts) != mechanism.shape[0]:
             raise ValueError(f"{name!r} has {mechanism.shape[0]} columns")
@@ -366,11 +351,7 @@ class Release(NoiseOwner):
         return kept
 
     def choose(self, name: str, sums: npt.ArrayLike) -> int:
-        """Return the option that a planned exponential mechanism chooses.
-
-        `sums` must be exact, as their sensitivity requires: multiples of a power of
-        two.
-        """
+        """Return the option that a mechanism chooses by exact sums, on a grid."""
         mechanism = self._planned(name)
         if type(mechanism) is not ExponentialMechanism:
             raise TypeError(f"{name!r} is not a choice among options")
@@ -451,15 +432,8 @@ def _above(
 _DIGITS, _BITS = 60, 128
 
 # All that a context has: the user's own may round, bound and trap as it likes.
-_BOUNDS = {
-    "Emin": decimal.MIN_EMIN,
-    "Emax": decimal.MAX_EMAX,
-    "capitals": 1,
-    "clamp": 0,
-}
-_EXACT = decimal.Context(
-    _DIGITS, decimal.ROUND_HALF_EVEN, **_BOUNDS, flags=[], traps=[]
-)
+_ENDS = decimal.MIN_EMIN, decimal.MAX_EMAX
+_EXACT = decimal.Context(_DIGITS, decimal.ROUND_HALF_EVEN, *_ENDS, 1, 0, [], [])
 
 
 def draw_option(

@@ -166,10 +166,7 @@ class StreamRelease(NoiseOwner):
             self.position += steps
 
     def __call__(self, rows: Array) -> Array:
-        """Return rows of claimed steps, of shape (b, k), with their noise.
-
-        The exact rows are overwritten; every entry is a multiple of the grid.
-        """
+        """Return rows of claimed steps, overwritten, with their noise on the grid."""
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         name, shape = self._mechanism.name, tuple(self._mechanism.shape)
         if rows.shape[1:] != shape:
@@ -192,10 +189,7 @@ class StreamRelease(NoiseOwner):
         return rows
 
     def sample(self, position: int, n_units: int) -> npt.NDArray[np.intp]:
-        """Return the secret, increasing positions of units in the next step's sample.
-
-        `position` is the number of steps whose results the caller has.
-        """
+        """Return the secret, increasing positions of units in the next sample."""
         with self._drawing():
             self._check_open()
             if self._rate is None:
@@ -217,10 +211,7 @@ class StreamRelease(NoiseOwner):
 def check_shaping(
     mechanism: Mechanism, factorization: Any
 ) -> Exact | CorrelatedGaussian:
-    """Return a stream's mechanism; raise if the matrix does not fit it.
-
-    Columns must not be longer than planned, and float64 must hold the noise.
-    """
+    """Return a stream's mechanism; raise if columns of the matrix are longer."""
     if isinstance(mechanism, Exact):
         return mechanism
     if not isinstance(mechanism, CorrelatedGaussian):
@@ -234,10 +225,7 @@ def check_shaping(
 
 
 class _ShapedNoise:
-    """Correlated noise on the grid, filtered from normals in blocks of steps.
-
-    `position` counts the steps whose noise was used.
-    """
+    """Correlated noise on the grid, filtered from normals in blocks of steps."""
 
     def __init__(
         self,

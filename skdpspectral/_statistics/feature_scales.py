@@ -48,12 +48,6 @@ _COUNTED_NODES = 16
 _PANEL = 256
 
 
-def octaves_within_memory(n_features: int) -> tuple[int, int]:
-    """Return the first and last octave of histograms, given the number of features."""
-    half = max(_MOST_NUMBERS // (2 * n_features), _FEWEST_OCTAVES) // 2
-    return max(-half, _LOWEST_OCTAVE), min(half, _HIGHEST_OCTAVE)
-
-
 # Rows that pairs can be made of.
 _FEWEST_ROWS = 2
 
@@ -65,6 +59,71 @@ def refuse_too_few(n_samples: int) -> None:
             f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
             "computed from differences of rows"
         )
+
+
+_SMALLEST_SCALE = float(np.finfo(float).tiny)
+
+
+class FeatureLaw(NamedTuple):
+    """Public values of each feature, in the units of the data, (n_features,).
+
+    `seen` is whether a feature's variance exceeds the noise. For other features,
+    `mean`, if released, is 0 or the box's midpoint, and `scale` is 1 or the half-width.
+    `center` is the midpoint of the box, 0 without one. `present` is the share of values
+    that are not missing, or None.
+    """
+
+    mean: np.ndarray | None
+    scale: np.ndarray
+    seen: np.ndarray
+    center: np.ndarray
+    present: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class FeatureStatistic(Statistic):
+    """Releases about each feature, in a `box` of public bounds if there are any.
+
+    With `holes`, values may be NaN.
+    """
+
+    n_samples: int
+    n_features: int
+    box: Box | None = None
+    holes: bool = False
+    name: str = ""
+
+    @property
+    def order(self) -> PairOrder:
+        """Pairs and pools of rows; each row is in two pairs."""
+        return PairOrder(self.n_samples, self.n_features, 1)
+
+    @property
+    def octaves(self) -> tuple[int, int]:
+        """First and last octave of histograms, from the number of features."""
+        half = max(_MOST_NUMBERS // (2 * self.n_features), _FEWEST_OCTAVES) // 2
+        return max(-half, _LOWEST_OCTAVE), min(half, _HIGHEST_OCTAVE)
+
+    @property
+    def row_map(self) -> Any:
+        """Map of rows to units of the box, None without one."""
+        return None if self.box is None else self.box.to_unit
+
+    def noise(self, plan: Any) -> float:
+        """Deviation of the planned noise."""
+        return getattr(plan[self.name], "noise_std", 0.0)
+
+    def in_units(self, mean, scale, seen, present=None) -> FeatureLaw:
+        """Return a law in the units of the data, with defaults for unseen features."""
+        middle, unit = np.zeros(self.n_features), np.ones(self.n_features)
+        if self.box is not None:
+            middle, unit = self.box.midpoint, self.box.unit
+        # Scales below all normal numbers have no inverse.
+        seen = seen & (scale * unit >= _SMALLEST_SCALE)
+        scale = np.where(seen, scale, 1.0) * unit
+        if mean is not None:
+            mean = middle + np.where(seen, mean, 0.0) * unit
+        return FeatureLaw(mean, scale, seen, middle, present)
 
 
 class Spreads(NamedTuple):
@@ -82,57 +141,45 @@ class Spreads(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DifferenceHistograms(Statistic):
+class DifferenceHistograms(FeatureStatistic):
     """Histograms of the differences of paired rows, one per feature, without ties.
 
-    Ties are left out, so that a feature of mostly equal values has a scale, too. With
-    `boxed`, differences are at most 2. With `holes`, differences from missing values
-    are not counted either, and `scale` is that of the others. `factor` multiplies the
+    Ties are left out, so that a feature of mostly equal values has a scale, too. In a
+    box, differences are at most 2. With `holes`, differences from missing values are
+    not counted either, and `scale` is that of the others. `factor` multiplies the
     thresholds for the noise.
     """
 
-    n_samples: int
-    n_features: int
-    boxed: bool = False
-    holes: bool = False
     name: str = "differences"
     factor: float = 1.0
 
     @property
-    def order(self) -> PairOrder:
-        """Pairs of rows; each row is in two of them."""
-        return PairOrder(self.n_samples, self.n_features, 1)
-
-    @property
     def octaves(self) -> tuple[int, int]:
-        """First and last octave of the nodes."""
-        first, last = octaves_within_memory(self.n_features)
-        return first, 1 if self.boxed else last
+        first, last = super().octaves
+        return first, last if self.box is None else 1
 
     @property
     def n_nodes(self) -> int:
         """Number of nodes of each histogram, none of which is beyond a box."""
         first, last = self.octaves
-        return 2 * (last - first) + (1 if self.boxed else 2)
+        return 2 * (last - first) + (2 if self.box is None else 1)
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the release at a cost of mu; infinite for no noise."""
         shape = (self.n_features, self.n_nodes)
         moved = sensitivity.difference_counts_sensitivity(self.n_features)
         more = {"magnitude": self.order.n_pairs, "lemma": "difference-counts"}
         return calibrate_alike([self.name], moved, mu, shape, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Spreads:
-        """Release the histograms of rows under a given map, or None."""
-        (row_map,) = given
+        """Release the histograms of rows."""
         kernel = partial(
             features.counts_of_differences,
             n_features=self.n_features,
             first_octave=self.octaves[0],
             n_nodes=self.n_nodes,
         )
-        counts = walks.reduce_rows(rows, PairWalk(self.order, row_map), kernel)
-        noise = getattr(release.plan[self.name], "noise_std", 0.0)
+        counts = walks.reduce_rows(rows, PairWalk(self.order, self.row_map), kernel)
+        noise = self.noise(release.plan)
         return self._spreads(release(self.name, counts, overwrite=True), noise)
 
     def _spreads(self, counts: np.ndarray, noise: float) -> Spreads:
@@ -233,22 +280,14 @@ FARTHEST = 30.0
 _FROM_THE_EDGE = 4.5
 
 
-class FeatureMeans(NamedTuple):
-    """Means and standard deviations, and whether variances exceed the noise."""
-
-    mean: np.ndarray
-    scale: np.ndarray
-    seen: np.ndarray
-    present: np.ndarray | None = None
-
-
 class UnitMoments(NamedTuple):
-    """Released moments about locations, in units of radii.
+    """Released moments about locations, in units of radii; `place` are finite means.
 
     `deviation` and `noise` are the standard deviations of the noise in variance and
     mean. `enough` is whether enough values are present.
     """
 
+    place: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
     deviation: np.ndarray
@@ -256,23 +295,15 @@ class UnitMoments(NamedTuple):
     enough: Any
     present: np.ndarray | None
 
-    def place(self, place, radius) -> np.ndarray:
-        """Return the means in the units of the values; all are finite."""
-        with np.errstate(over="ignore"):
-            return np.clip(place + radius * self.mean, -_LARGEST, _LARGEST)
-
 
 @dataclass(frozen=True)
-class FeatureMoments(Statistic):
+class FeatureMoments(FeatureStatistic):
     """Mean and mean square of each feature, clipped about a released location.
 
     With `holes` the share of present values is released, too; squares are then released
     less `_MIDDLE` for present values, so that the share adds no sensitivity.
     """
 
-    n_samples: int
-    n_features: int
-    holes: bool = False
     name: str = "moments"
 
     @property
@@ -287,7 +318,6 @@ class FeatureMoments(Statistic):
         return np.array([1.0, self._weight] + self.holes * presence)
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the release at a cost of mu; infinite for no noise."""
         n, p = self.n_samples, self.n_features
         # Sums of squares and of the middles to subtract are rounded by themselves.
         terms = (1.0, self._weight * (1.0 + _MIDDLE * self.holes), *self._weights[2:])
@@ -305,7 +335,7 @@ class FeatureMoments(Statistic):
     def radius(self, noise: float, spreads: Spreads) -> np.ndarray:
         """Return clipping radii that balance the errors of noise and clipping."""
         if noise == 0.0:
-            return _times(_ENDLESS, spreads.reach)
+            return times(_ENDLESS, spreads.reach)
         per_error = 2.0 * self._weight / noise
         wanted = [
             np.minimum(spreads.scale / spreads.reach * math.sqrt(e), _LONGEST_RADIUS)
@@ -314,14 +344,13 @@ class FeatureMoments(Statistic):
         # What lies at the highest node, as the rare value of an indicator, is kept.
         shortest = np.where(spreads.tail < _FEW_AT_THE_END, _SHORTEST_RADIUS, 1.0)
         units = np.maximum(np.minimum(wanted[1], 1.0), np.maximum(wanted[0], shortest))
-        return _times(units, spreads.reach)
+        return times(units, spreads.reach)
 
-    def run(self, release: Any, rows: Any, *given: Any) -> FeatureMeans:
-        """Release moments of mapped rows, in their units."""
-        row_map, place, spreads = given
-        noise = getattr(release.plan[self.name], "noise_std", 0.0)
-        radius = self.radius(noise, spreads)
-        found = self.released(release, rows, row_map, place, radius)
+    def run(self, release: Any, rows: Any, *given: Any) -> FeatureLaw:
+        """Release moments about places, given spreads."""
+        place, spreads = given
+        radius = self.radius(self.noise(release.plan), spreads)
+        found = self.released(release, rows, place, radius)
         # A mean at the edge is that of clipped values alone: the place is wrong, and
         # the variance is noise.
         inside = np.abs(found.mean) < 1.0 - _FROM_THE_EDGE * found.noise
@@ -331,15 +360,17 @@ class FeatureMoments(Statistic):
         clear = seen & (found.variance > _DEVIATIONS * found.deviation)
         scale = radius * np.sqrt(np.where(clear, found.variance, 1.0))
         scale = np.where(clear, scale, spreads.scale)
-        return FeatureMeans(found.place(place, radius), scale, seen, found.present)
+        return self.in_units(found.place, scale, seen, found.present)
 
-    def released(self, release: Any, rows: Any, row_map, place, radius) -> UnitMoments:
+    def released(self, release: Any, rows: Any, place, radius) -> UnitMoments:
         """Release moments of mapped rows about locations, in units of radii."""
-        noise = getattr(release.plan[self.name], "noise_std", 0.0)
+        noise = self.noise(release.plan)
+        if self.box is not None:
+            place = np.clip(place, -1.0, 1.0)
         kernel = partial(
             features.moment_sums, center=place, radius=radius, holes=self.holes
         )
-        sums = features.sum_over_rows(rows, walks.Writing(kernel), row_map)
+        sums = features.sum_over_rows(rows, walks.Writing(kernel), self.row_map)
         if self.holes:
             sums[:, 1] -= _MIDDLE * sums[:, 2]
         sums *= self._weights / self.n_samples
@@ -359,10 +390,12 @@ class FeatureMoments(Statistic):
         mean = np.clip(released[:, 0], -1.0, 1.0)
         variance = square - mean**2 + noise**2
         deviation = np.hypot(square_noise, 2.0 * mean * noise)
-        return UnitMoments(mean, variance, deviation, noise, enough, present)
+        with np.errstate(over="ignore"):
+            place = np.clip(place + radius * mean, -_LARGEST, _LARGEST)
+        return UnitMoments(place, mean, variance, deviation, noise, enough, present)
 
 
-def _times(units, lengths: np.ndarray) -> np.ndarray:
+def times(units, lengths: np.ndarray) -> np.ndarray:
     """Return the product, at most the largest float."""
     with np.errstate(over="ignore"):
         return np.minimum(units * lengths, _LARGEST)
@@ -386,11 +419,9 @@ _MOST_ROWS, _MOST_CIRCLES = 1 << 17, 7
 
 
 @dataclass(frozen=True)
-class Phases(Statistic):
+class Phases(FeatureStatistic):
     """Mean phases of features on circles of several lengths, from short to long."""
 
-    n_samples: int
-    n_features: int
     name: str = "places"
 
     def mechanisms(self, mu: float) -> tuple:
@@ -419,17 +450,12 @@ class Phases(Statistic):
         return few and getattr(phases, "noise_std", 0.0) <= allowed
 
     @property
-    def order(self) -> PairOrder:
-        """Pools of rows from all over a table, the first of which are used."""
-        return PairOrder(self.n_samples, self.n_features, 1)
-
-    @property
     def _n_pools(self) -> int:
         return self.order.pools_with(_MOST_ROWS)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release phases of rows; return a finite location of each feature."""
-        row_map, scale = given
+        (scale,), row_map = given, self.row_map
         planned = release.plan[self.name]
         n_circles = planned.shape[1]
         steps = _LADDERS[n_circles] * np.arange(n_circles)
@@ -451,70 +477,31 @@ class Phases(Statistic):
 # features.
 _SHARES = {"differences": 0.5, "places": 0.1, "moments": 0.4}
 
-_SMALLEST_SCALE = float(np.finfo(float).tiny)
-
-
-class FeatureLaw(NamedTuple):
-    """Public values of each feature, in the units of the data, (n_features,).
-
-    `seen` is whether a feature's variance exceeds the noise. For other features,
-    `mean`, if released, is 0 or the box's midpoint, and `scale` is 1 or the half-width.
-    `center` is the midpoint of the box, 0 without one. `present` is the share of values
-    that are not missing, or None.
-    """
-
-    mean: np.ndarray | None
-    scale: np.ndarray
-    seen: np.ndarray
-    center: np.ndarray
-    present: np.ndarray | None = None
-
-
-def in_units(of: Any, mean, scale, seen, present=None) -> FeatureLaw:
-    """Return a law in the units of the data, with defaults for unseen features."""
-    middle, unit = np.zeros(of.n_features), np.ones(of.n_features)
-    if of.box is not None:
-        middle, unit = of.box.midpoint, of.box.unit
-    # Scales below all normal numbers have no inverse.
-    seen = seen & (scale * unit >= _SMALLEST_SCALE)
-    scale = np.where(seen, scale, 1.0) * unit
-    if mean is not None:
-        mean = middle + np.where(seen, mean, 0.0) * unit
-    return FeatureLaw(mean, scale, seen, middle, present)
-
 
 @dataclass(frozen=True)
-class FeatureScales(Combination):
+class FeatureScales(FeatureStatistic, Combination):
     """Locations and scales of features without known bounds.
 
     Differences of rows give scales, phases on circles give locations, and clipped
     moments about these give means and standard deviations; without means only
-    differences are released. A `box` holds public bounds of each feature. With `holes`,
-    values may be NaN, and their share is released with the means. Names of releases
-    begin with `prefix`; `factor` is that of :class:`DifferenceHistograms`.
+    differences are released. With `holes`, the share of present values is released with
+    the means. Names of releases begin with `prefix`; `factor` is that of
+    :class:`DifferenceHistograms`.
     """
 
-    n_samples: int
-    n_features: int
     with_mean: bool = True
-    box: Box | None = None
-    holes: bool = False
     prefix: str = ""
     factor: float = 1.0
 
-    def parts(self) -> Mapping[str, Statistic]:
+    def parts(self) -> Mapping[str, Any]:
         """Return the statistics, in the order of their releases."""
-        shape, how = (self.n_samples, self.n_features), {"holes": self.holes}
-        boxed = self.box is not None
-        parts: dict[str, Any] = {
-            "differences": DifferenceHistograms(
-                *shape, boxed=boxed, factor=self.factor, **how
-            )
-        }
+        given = self.n_samples, self.n_features, self.box, self.holes
+        found: list[FeatureStatistic] = [
+            DifferenceHistograms(*given, factor=self.factor)
+        ]
         if self.with_mean:
-            parts["places"] = Phases(*shape)
-            parts["moments"] = FeatureMoments(*shape, **how)
-        return {k: replace(v, name=self.prefix + v.name) for k, v in parts.items()}
+            found += [Phases(*given), FeatureMoments(*given)]
+        return {one.name: replace(one, name=self.prefix + one.name) for one in found}
 
     def shares(self) -> Mapping[str, float]:
         """Return the shares of mu**2."""
@@ -523,25 +510,16 @@ class FeatureScales(Combination):
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureLaw:
         """Release scales and, if requested, means."""
         parts = self.parts()
-        bounded = None if self.box is None else self.box.to_unit
-        spreads = parts["differences"].run(release, rows, bounded)
+        spreads = parts["differences"].run(release, rows)
         if not self.with_mean:
-            return in_units(self, None, spreads.scale, spreads.found)
-        place = parts["places"].run(release, rows, bounded, spreads.scale)
-        if self.box is not None:
-            place = np.clip(place, -1.0, 1.0)
-        found = parts["moments"].run(release, rows, bounded, place, spreads)
-        return in_units(self, *found)
-
-    def smallest_visible_share(self, plan: PrivacyPlan) -> float:
-        """Return the share of pairs that must differ for a feature to be seen."""
-        part = self.parts()["differences"]
-        noise = getattr(plan[part.name], "noise_std", 0.0)
-        return part.smallest_visible_share(noise)
+            return self.in_units(None, spreads.scale, spreads.found)
+        place = parts["places"].run(release, rows, spreads.scale)
+        return parts["moments"].run(release, rows, place, spreads)
 
     def unseen_features(self, plan: PrivacyPlan) -> tuple[str, ...]:
         """Warn, from public numbers, if noise hides every feature."""
-        share = self.smallest_visible_share(plan)
+        part = self.parts()["differences"]
+        share = part.smallest_visible_share(part.noise(plan))
         if not share > 1.0:
             return ()
         said = (

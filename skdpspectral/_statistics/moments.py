@@ -284,10 +284,6 @@ class Moment:
             length = max(length, clip * origin.typical)
         return float(np.clip(length, 1e-60, 1e60)) if length > 0.0 else 0.0
 
-    def across(self, paired: bool, along: float) -> float:
-        """Return the deviation that matters for components of a total variance."""
-        return self.spread(paired)
-
     def run(self, release: Any, X: Any, origin: Origin) -> tuple[np.ndarray, float]:
         """Release the matrix about an origin; return `across`, too."""
         walked, divisor = terms_about(self.rows, X, origin)

@@ -175,8 +175,8 @@ class ClusterTable:
         dtype = common_type([self.dtypes[j] for j in chosen], names)
         read = task(_numbers_of)
         parts = [read(part, columns, dtype) for part in self.parts]
-        named = None if self.names is None else self.like
-        return ClusterRows(parts, self.sizes, len(chosen), dtype, named)
+        like = None if self.names is None else self.like
+        return ClusterRows(parts, self.sizes, len(chosen), dtype, like)
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield some columns, a part of the rows at a time."""
@@ -212,7 +212,7 @@ class ClusterRows(SlicedRows):
     """Rows whose parts lie on a cluster, and are reduced there.
 
     `parts` are tasks for arrays of shape (n_rows, n_features), in order; `sizes` are
-    their numbers of rows. `named` is a table without rows that has the feature names.
+    their numbers of rows. `like` is a table without rows that has the feature names.
     """
 
     def __init__(
@@ -221,9 +221,9 @@ class ClusterRows(SlicedRows):
         sizes: list[int],
         n_features: int,
         dtype: Any = np.float64,
-        named: Any = None,
+        like: Any = None,
     ) -> None:
-        super().__init__(None, (sum(sizes), n_features), dtype, named)
+        super().__init__(None, (sum(sizes), n_features), dtype, like)
         # Of parts without rows nothing is asked.
         self._parts = [p for p, size in zip(parts, sizes, strict=True) if size]
         self._sizes = [size for size in sizes if size]

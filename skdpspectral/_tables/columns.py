@@ -3,6 +3,9 @@
 ``numpy.asarray`` converts a list to one type for all entries, so that a text turns
 numbers of other rows into texts, and a fraction turns large integers into floats. So do
 libraries of frames where a value is missing. Here each entry keeps its type.
+
+Every id is converted by itself, and refused by itself if it is neither a whole number
+nor text. Numbers become int64, so that 1, 1.0 and True are one id in any table.
 """
 
 from __future__ import annotations
@@ -11,14 +14,12 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy import sparse
 
 _LISTS = (list, tuple)
-
-# -- names and dtypes, which are public ------------------------------------------------
 
 
 def column_names(X):
@@ -87,35 +88,18 @@ def own_type(dtype):
     return dtype if categories is None else getattr(categories, "dtype", dtype)
 
 
-def is_date(dtype) -> bool:
-    """Return whether a dtype is of dates, times or durations."""
-    return kind_of(dtype) in (DURATION, DATE, DAY, TIME)
-
-
-def is_number(dtype) -> bool:
-    """Return whether all values of a dtype are numbers or booleans."""
-    return kind_of(dtype) == NUMBER
-
-
-def is_never_number(dtype) -> bool:
-    """Return whether no value of a dtype is a number, as for lists and intervals."""
-    return kind_of(dtype) == NEVER
-
-
-def is_text(dtype) -> bool:
-    """Return whether all values of a dtype are text; objects may be anything."""
-    return kind_of(dtype) in (TEXT, BYTES)
-
+# Kinds of dates, times and durations; and of text: objects may be anything.
+DATES, TEXTS = (DURATION, DATE, DAY, TIME), (TEXT, BYTES)
 
 # What to do about columns of text.
 CONVERT_TEXT = "convert text to numbers first, for example with DPTableVectorizer"
 _REFUSED = {
     **dict.fromkeys(
-        (DURATION, DATE, DAY, TIME),
+        DATES,
         "must contain numbers, not dates or durations: turn them into numbers of a "
         "unit that you choose",
     ),
-    **dict.fromkeys((TEXT, BYTES), f"has dtype {{}}; {CONVERT_TEXT}"),
+    **dict.fromkeys(TEXTS, f"has dtype {{}}; {CONVERT_TEXT}"),
     COMPLEX: "must contain real numbers: Complex data not supported",
     NEVER: "must contain numbers: columns of lists, structs, intervals, periods or of "
     "the types null and Object cannot be converted to numbers",
@@ -200,9 +184,6 @@ def refuse_same_names(names, where: str) -> None:
         raise ValueError(f"{where} has several columns with the same name: rename them")
 
 
-# -- one column ------------------------------------------------------------------------
-
-
 def check_feature(feature, name: str) -> None:
     """Refuse values that are neither a position nor a name of a column."""
     if isinstance(feature, bool) or not isinstance(feature, (Integral, str)):
@@ -239,12 +220,43 @@ def place_of(X, feature, name: str) -> int:
             'pass a dataframe (in a pipeline, use set_output(transform="pandas"))'
         )
     if names is None:
-        whole = objects_of_lists(X) if isinstance(X, _LISTS) else X
-        shape = getattr(whole, "shape", None) or np.asarray(whole).shape
+        shape = shape_of(X)
         if len(shape) != 2:
             raise ValueError(f"X must have rows and columns, got an array of {shape}")
         names = range(shape[1])
     return position_of(feature, names, name) % len(names)
+
+
+def shape_of(X, name: str = "X") -> tuple[int, ...]:
+    """Return the shape of an array-like after conversion to an array."""
+    lists = isinstance(X, _LISTS)
+    if any(isinstance(v, np.ma.MaskedArray) and v.ndim for v in (X if lists else [X])):
+        raise ValueError(
+            f"{name} is a masked array: pass an array without a mask, for example "
+            f"{name}.filled(value) with a public value"
+        )
+    if lists:
+        return objects_of_lists(X, name).shape
+    return read_quietly(
+        lambda: _own_shape(X), f"{name} could not be turned into an array"
+    )
+
+
+def _own_shape(X) -> tuple[int, ...]:
+    shape = getattr(X, "shape", None)
+    if isinstance(shape, tuple) and all(isinstance(s, Integral) for s in shape):
+        return tuple(int(size) for size in shape)
+    if is_on_cluster(X):  # whose array would read all values
+        return (len(X), *map(int, shape[1:]))
+    return np.asarray(X).shape
+
+
+def n_rows_in_memory(X) -> int:
+    """Return the number of rows of a table; refuse files and other readers."""
+    shape = shape_of(X)
+    if not shape:
+        raise TypeError(f"X must be a table in memory, got {type(X).__name__}")
+    return shape[0]
 
 
 def column_at(X, place: int):
@@ -303,24 +315,13 @@ def as_array(column, name: str = "a column") -> np.ndarray:
     )
 
 
-# -- entries, each by itself -----------------------------------------------------------
-
-
 def refuse_masked(values, name: str) -> None:
-    """Refuse masked arrays in which anything is masked, and lists that contain some.
-
-    ``numpy.asarray`` would use the values under a mask. The error quotes no value.
-    """
-    if _hides(values):
+    """Refuse masked entries, of lists too: numpy uses the values under a mask."""
+    if isinstance(values, _LISTS):
+        for part in values:
+            refuse_masked(part, name)
+    elif isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has masked values: drop or fill such rows first")
-
-
-def _hides(part) -> bool:
-    if isinstance(part, _LISTS):
-        return any(map(_hides, part))
-    return isinstance(part, np.ma.MaskedArray) and bool(
-        np.any(np.ma.getmaskarray(part))
-    )
 
 
 def as_numbers(values, kinds: str = "iufO") -> np.ndarray | None:
@@ -347,10 +348,8 @@ def read_quietly(read, said: str = "a column could not be read as an array"):
 def read_entries(values, name: str) -> np.ndarray:
     """Return values as an array in which no entry depends on others.
 
-    `values` is a list or tuple, nested at most once, or a column of any library. A
-    numpy array is returned unchanged; others become objects, unless their dtype holds
-    missing values without converting others. Masked entries, and rows of unequal
-    lengths, are refused.
+    A numpy array is returned unchanged; lists and columns become objects, unless their
+    dtype holds missing values without converting others.
     """
     refuse_masked(values, name)
     if isinstance(values, np.ndarray):
@@ -373,12 +372,20 @@ def _entries(values) -> np.ndarray:
     return np.asarray(values)
 
 
-def objects_of_lists(X) -> np.ndarray:
+def objects_of_lists(X, name: str = "X") -> np.ndarray:
     """Return a list of entries, or of rows, as an object array; none is converted."""
     rows = list(map(_listed, X))
-    found = np.array(rows, dtype=object)
-    if found.ndim == 1 and rows and all(isinstance(row, _LISTS) for row in rows):
-        raise ValueError("inhomogeneous shape: all rows must have the same length")
+    try:
+        found = np.array(rows, dtype=object)
+    except ValueError:  # of rows that contain further lists
+        found = None
+    if found is None or (
+        found.ndim == 1 and rows and all(isinstance(row, _LISTS) for row in rows)
+    ):
+        raise ValueError(
+            f"{name} has an inhomogeneous shape: all of its rows must have the same "
+            "length"
+        )
     return found
 
 
@@ -390,12 +397,6 @@ def _listed(row):
 def objects(entries) -> np.ndarray:
     """Return entries as an object array; none is unpacked or converted."""
     return np.fromiter(entries, dtype=object, count=len(entries))
-
-
-# -- declared names of features --------------------------------------------------------
-
-# Names that an error shows.
-_SHOWN = 5
 
 
 def check_feature_names(names, n_features: int) -> tuple[str, ...] | None:
@@ -423,12 +424,10 @@ def in_declared_order(X, names: Sequence[str] | None, beside=()):
     """Return a table with its features in the declared order, without reading values.
 
     `names` is None if columns are identified by position. `beside` maps parameters to
-    columns of X that are no features, and keep their positions. A dataframe labeled 0,
-    1, ... counts as unnamed. X itself is returned if nothing moves. It is an error if
-    names are declared and X has others or none, or the other way round.
+    columns of X that are no features, and keep their positions.
     """
     labels = column_names(X)
-    if labels == list(range(len(labels or ()))):
+    if labels == list(range(len(labels or ()))):  # which are no names
         labels = None
     if names is None and labels is None:
         return X
@@ -461,5 +460,258 @@ def in_declared_order(X, names: Sequence[str] | None, beside=()):
 
 def first_names(names: Sequence) -> str:
     """Return a few names as text, for an error."""
-    more = ", ..." if len(names) > _SHOWN else ""
-    return ", ".join(repr(name) for name in names[:_SHOWN]) + more
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
+# -- ids of users, clients and items: integers of 64 bits, or text ---------------------
+
+# Codes of users are held in so many bits.
+_MOST_IDS = 2**32
+
+_MISSING = "{} must not contain missing ids, NaN or infinity: drop such rows first"
+_CONVERT = "convert others to text, for example with astype(str)"
+
+
+def id_array(ids, name: str) -> np.ndarray:
+    """Return a column of ids as int64, or as texts in an object array."""
+    refuse_masked(ids, name)
+    ids = objects(ids) if isinstance(ids, (list, tuple)) else as_array(ids, name)
+    if ids.ndim != 1:
+        shown = f"an array of shape {ids.shape}" if ids.ndim else "a single value"
+        raise ValueError(f"{name} must be a list or 1D array of ids, got {shown}")
+    if ids.dtype.kind in "OUT":
+        ids = _of_objects(ids.astype(object), name)
+        if ids.dtype == object:
+            return ids
+    check_id_type(ids, 0, name)
+    if ids.dtype.kind == "f":
+        _check_floats(ids, name)
+    elif ids.dtype.kind == "u" and ids.itemsize == 8 and np.any(ids >= 2**63):
+        _refuse_large(name)
+    return ids.astype(np.int64, copy=False)
+
+
+def check_id_type(X, place: int, name: str) -> None:
+    """Refuse ids of a dtype that has neither numbers nor text, without reading them."""
+    dtypes = dtypes_of(X)
+    dtype = own_type(dtypes[place if len(dtypes) > 1 else 0])
+    other = isinstance(dtype, np.dtype) and dtype.kind not in "biufOUT"
+    other = other or kind_of(dtype) in (*DATES, NEVER)
+    if other or "binary" in str(dtype).lower():
+        raise TypeError(
+            f"{name} must contain integers or text, got ids of dtype {dtype}: each "
+            f"argument must be a string or a number; {_CONVERT}"
+        )
+
+
+def _of_objects(ids: np.ndarray, name: str) -> np.ndarray:
+    """Return texts as they are, and numbers as an array of one type."""
+    keys = ids.tolist()
+    types = set(map(type, keys))
+    kinds = set(map(_kind, types))
+    floats = {cls for cls in types if issubclass(cls, (float, np.floating))}
+    if "missing" in kinds or any(key != key for key in keys if type(key) in floats):
+        raise ValueError(_MISSING.format(name))
+    if "others" in kinds:
+        raise TypeError(
+            f"{name} must contain integers or text: each argument must be a string or "
+            f"a number; {_CONVERT}"
+        )
+    check_one_kind(kinds, name)
+    if kinds == {"strings"}:
+        if any(str.endswith(key, "\0") for key in set(keys)):
+            raise ValueError(
+                f"{name} must not contain ids that end in a NUL character: numpy's "
+                "arrays of fixed width drop it, so that two ids become one; strip it "
+                "from all of them, or write such ids as numbers or in hexadecimal"
+            )
+        return ids
+    if floats:  # all of them become floats, which are exact or refused
+        found = np.asarray(keys)
+        return found if found.dtype.kind == "f" else _refuse_large(name)
+    if any(not -(2**63) <= key < 2**63 for key in keys):
+        _refuse_large(name)
+    return np.fromiter(map(int, keys), dtype=np.int64, count=len(keys))
+
+
+def _kind(cls: type) -> str:
+    if issubclass(cls, str):
+        return "strings"
+    if issubclass(cls, (Integral, np.bool_, float, np.floating)):
+        return "numbers"
+    is_missing = cls is type(None) or cls.__name__ in ("NAType", "NaTType")
+    return "missing" if is_missing else "others"
+
+
+def _check_floats(ids: np.ndarray, name: str) -> None:
+    """Refuse floats that are not whole, or that may stand for several numbers."""
+    if not np.isfinite(ids).all():
+        raise ValueError(_MISSING.format(name))
+    # From here on, neighboring whole numbers are one and the same float.
+    largest = 2.0 ** min(np.finfo(ids.dtype).nmant + 1, 53)
+    owners = name.replace("_feature", "s")  # the argument beside the parameter
+    if np.any(np.abs(ids) >= largest):
+        raise ValueError(
+            f"{name}: ids of {largest:g} or more are not exact in {ids.dtype}, so "
+            f"several {owners} may have become one; use integers or strings, or pass "
+            f"such ids as {owners}=..."
+        )
+    if np.any(ids != np.trunc(ids)):
+        raise ValueError(
+            f"{name}: NaN and numbers that are not whole cannot be ids. If earlier "
+            "steps moved or scaled columns, name the column of ids: keep names with "
+            'set_output(transform="pandas"), and leave that column unchanged'
+        )
+
+
+def _refuse_large(name: str) -> NoReturn:
+    raise ValueError(f"{name} must contain integers of 64 bits or text; {_CONVERT}")
+
+
+def kinds_of(ids: np.ndarray) -> set[str]:
+    """Return the kind of an :func:`id_array`; none if it is empty."""
+    if not len(ids):
+        return set()
+    return {"strings" if ids.dtype == object else "numbers"}
+
+
+def check_one_kind(kinds: Iterable[str], name: str) -> None:
+    """Refuse ids of several kinds: lookups would tell which ones occur."""
+    kinds = sorted(kinds)
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{name} must contain ids of one kind, got {', '.join(kinds)}: 1 and '1' "
+            "are different ids; convert them to one type"
+        )
+
+
+def joined_ids(parts: Iterable[np.ndarray], name: str) -> np.ndarray:
+    """Join the ids of several parts, each from :func:`id_array`."""
+    parts = list(parts)
+    check_one_kind(set().union(*map(kinds_of, parts)), name)
+    return np.concatenate([part for part in parts if len(part)] or parts[:1])
+
+
+def encode_ids(ids, name: str) -> tuple[np.ndarray, int]:
+    """Return codes of ids, from 0 by first appearance, and how many are distinct."""
+    codes, first = codes_and_rows(id_array(ids, name))
+    return codes, len(first)
+
+
+def codes_and_rows(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return codes of the ids of an :func:`id_array`, and the first row of each."""
+    if ids.dtype == object:
+        table: dict[str, int] = {}
+        found = (table.setdefault(key, len(table)) for key in ids.tolist())
+        codes = np.fromiter(found, dtype=np.intp, count=len(ids))
+        return codes, _first_rows(codes, len(table))
+    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
+    if high - low <= 4 * len(ids) + (1 << 16):
+        # Without a sort: numbers that lie close together are places in a table.
+        places = ids - low
+        first = _first_rows(places, high - low + 1)
+    else:
+        _, first, places = np.unique(ids, return_index=True, return_inverse=True)
+    order = np.argsort(first)[: np.count_nonzero(first < len(ids))]
+    appearance = np.empty(len(first), dtype=np.intp)
+    appearance[order] = np.arange(len(order))
+    return appearance[places], first[order]
+
+
+def _first_rows(codes: np.ndarray, n_codes: int) -> np.ndarray:
+    """Return the first row of each code, or the number of rows if it does not occur."""
+    first = np.full(n_codes, len(codes), dtype=np.intp)
+    np.minimum.at(first, codes, np.arange(len(codes)))
+    return first
+
+
+class IdIndex:
+    """Distinct ids of one kind, and the codes of rows, by first appearance."""
+
+    def __init__(self, ids, name: str):
+        ids = id_array(ids, name)
+        self.codes, first = codes_and_rows(ids)
+        if len(first) > _MOST_IDS:
+            raise ValueError(f"{name} must contain at most 2**32 different ids")
+        self._build(ids[first], name)
+
+    def _build(self, ids: np.ndarray, name: str) -> None:
+        self.ids, self._name = ids, name
+        self._table = self._order = None
+        if ids.dtype == object:
+            self._table = {key: code for code, key in enumerate(ids.tolist())}
+        else:
+            self._order = np.argsort(ids, kind="stable")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def first(self):
+        """Id that appeared first."""
+        return self.ids[0]
+
+    def without_codes(self) -> IdIndex:
+        """Drop the codes of the rows that the index was built from."""
+        self.codes = None
+        return self
+
+    def joined(self, ids) -> IdIndex:
+        """Return an index with additional ids, of the same kind and not yet in it."""
+        new = object.__new__(IdIndex)
+        ids = id_array(ids, self._name)
+        new._build(joined_ids([self.ids, ids], self._name), self._name)
+        return new.without_codes()
+
+    def find(self, ids, name: str) -> np.ndarray:
+        """Return codes of ids, -1 for unknown ones; refuse ids of another kind."""
+        ids = id_array(ids, name)
+        if not len(ids) or not len(self):
+            return np.full(len(ids), -1, dtype=np.intp)
+        if ids.dtype != self.ids.dtype:
+            before = "in fit it contained" if name == self._name else ""
+            raise ValueError(
+                f"{name} contains {kinds_of(ids).pop()}, but "
+                f"{before or f'{self._name} contains'} {kinds_of(self.ids).pop()}: 1 "
+                "and '1' are different ids; convert one to the type of the other"
+            )
+        if self._table is not None:
+            found = (self._table.get(key, -1) for key in ids.tolist())
+            return np.fromiter(found, dtype=np.intp, count=len(ids))
+        place = np.searchsorted(self.ids, ids, sorter=self._order)
+        code = self._order[np.minimum(place, len(self) - 1)]
+        return np.where(self.ids[code] == ids, code, -1)
+
+
+class UserRows:
+    """The users of all rows, by the id of each: their number alone is public."""
+
+    def __init__(self, ids: np.ndarray) -> None:
+        self.ids, self.n_rows = ids, len(ids)
+        codes, first = codes_and_rows(ids)
+        self._counts = np.bincount(codes, minlength=len(first))
+        # Those of each user, one after another.
+        self._grouped = np.argsort(codes, kind="stable")
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def rows(self, chosen: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """Return a row of each chosen user: the one at a share in [0, 1) of its own."""
+        own = self._counts[chosen]
+        wanted = np.minimum((shares * own).astype(np.intp), own - 1)
+        first = np.cumsum(self._counts) - self._counts
+        return self._grouped[first[chosen] + wanted]
+
+
+class UserDraw:
+    """Users in a secret order, each of whom shows a row at random whenever asked."""
+
+    def __init__(self, users: UserRows, coins: Any) -> None:
+        self._users, self._coins = users, coins
+        self._order = coins.secret_order(len(users))
+
+    def rows(self, places: Any = slice(None)) -> np.ndarray:
+        """Return a row of each of the users at some places, by default of all."""
+        chosen = self._order[places]
+        return self._users.rows(chosen, self._coins.shares(len(chosen)))

@@ -6,16 +6,17 @@ import mmap
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import accumulate, repeat
 from numbers import Integral
-from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
 from .._linalg.walks import row_blocks, rows_per_block
 from .columns import as_array, read_quietly, refusal_of, refuse_masked
+
+# Rows of a slice of which columns are read together.
+_PART_ROWS = 1 << 18
 
 # Bytes of a sample that is kept.
 _SAMPLE_BYTES = 1 << 26
@@ -41,15 +42,16 @@ def common_type(dtypes: Iterable, names: Iterable | None = None) -> np.dtype:
 class SlicedRows:
     """A numeric table of which one slice of rows is in memory at a time.
 
-    Slices of `source` are converted to arrays and checked against `shape`. `named` is a
+    Slices of `source` are converted to arrays and checked against `shape`. `like` is a
     table without rows that has the feature names.
     """
 
-    ndim = 2
+    ndim, names = 2, None
 
-    def __init__(self, source, shape, dtype=np.float64, named=None):
+    def __init__(self, source, shape, dtype=np.float64, like=None):
         self.shape, self.dtype, self._source = shape, np.dtype(dtype), source
-        self.named = self if named is None else named
+        self.like = np.broadcast_to(0.0, shape) if like is None else like
+        self.dtypes = [self.dtype]
         self._sample: tuple = (None, [])
 
     def __len__(self) -> int:
@@ -86,6 +88,12 @@ class SlicedRows:
             first, last = np.searchsorted(sorted_, [rows.start, rows.stop])
             out[order[first:last]] = block[sorted_[first:last] - rows.start]
         return out
+
+    def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
+        """Yield some columns, some rows at a time."""
+        for rows in row_blocks(self.shape[0], _PART_ROWS):
+            block = self[rows]
+            yield [block[:, place].copy() for place in places]
 
     def sample(self, key, n_rows: int, read: Callable[[], Iterable]) -> Iterable:
         """Return rows from all over the table, which are requested several times."""
@@ -182,68 +190,55 @@ def _mapped_rows(X: np.ndarray) -> SlicedRows | None:
 
 # -- parquet ---------------------------------------------------------------------------
 
+_AS_DATASET = "pass pyarrow.dataset.dataset(path), of a file or of a folder of files"
+
 # Numbers of a batch: some megabytes. Files are decoded by pages, so that groups of rows
 # may be far larger.
 _BATCH_NUMBERS = 1 << 20
 
 
 class Parquet:
-    """One or several parquet files: a ``ParquetFile`` or a ``Dataset`` of pyarrow.
-
-    Has the form of a table: `names`, `shape`, `dtypes` and `like`, without values.
-    """
+    """A dataset of parquet files as a table without values: names, shape and dtypes."""
 
     def __init__(self, source) -> None:
-        self._source, self._is_file = source, hasattr(source, "iter_batches")
-        schema = source.schema_arrow if self._is_file else source.schema
+        if hasattr(source, "iter_batches"):
+            raise TypeError(f"X is an open ParquetFile: {_AS_DATASET}")
         if getattr(source, "_scan_options", None):
             raise ValueError(
                 "X must be a dataset without a filter: write the selected rows to "
                 "separate files"
             )
-        if self._is_file:
-            n_rows = source.metadata.num_rows
-        else:
-            n_rows = read_quietly(source.count_rows)
-        self.names, self.dtypes = list(schema.names), list(schema.types)
-        self.shape, self.schema = (n_rows, len(self.names)), schema
-        # A table with the same columns and no row.
-        self.like = schema.empty_table()
+        self._source, self.like = source, source.schema.empty_table()
+        self.names, self.dtypes = list(source.schema.names), list(source.schema.types)
+        self.shape = read_quietly(source.count_rows), len(self.names)
 
-    def groups(self) -> list[tuple[int, Callable[..., Iterator]]]:
-        """Return row groups, in order: numbers of rows, and what yields batches."""
-        source = self._source
-        found: list[tuple[int, Callable[..., Iterator]]] = []
-        if self._is_file:
-            for number in range(source.num_row_groups):
-                read = partial(source.iter_batches, row_groups=[number])
-                found.append((source.metadata.row_group(number).num_rows, read))
-            return found
-        # Batches that are read ahead would be in memory together.
-        how = {"schema": self.schema, "use_threads": False, "batch_readahead": 0}
-        for fragment in read_quietly(lambda: list(source.get_fragments())):
+    def groups(self) -> list:
+        """Return row groups, in order: a fragment of the dataset for each."""
+        found = []
+        for fragment in read_quietly(lambda: list(self._source.get_fragments())):
             if not hasattr(fragment, "row_groups"):
                 raise ValueError(
                     "X must be a dataset of parquet files: the number of rows of other "
                     "datasets is not known in advance"
                 )
-            for part in read_quietly(fragment.split_by_row_group):
-                read = partial(part.to_batches, **how)
-                found.append((part.row_groups[0].num_rows, read))
+            found += read_quietly(fragment.split_by_row_group)
         return found
 
-    def batches(self, read: Callable, names: list[str] | None = None) -> Iterator:
+    def batches(self, group, names: list[str] | None = None) -> Iterator:
         """Yield batches of the rows of a group, of some columns or all."""
         size = max(1, _BATCH_NUMBERS // max(len(names or self.names), 1))
-        batches = iter(read_quietly(lambda: read(batch_size=size, columns=names)))
+        # Batches that are read ahead would be in memory together.
+        how = {"schema": self._source.schema, "use_threads": False}
+        how |= {"batch_readahead": 0, "batch_size": size, "columns": names}
+        batches = iter(read_quietly(lambda: group.to_batches(**how)))
         while (batch := read_quietly(lambda: next(batches, None))) is not None:
             yield batch
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield some columns, a batch of rows at a time, in their order."""
         names = [self.names[place] for place in places]
-        for _, read in self.groups():
-            for batch in self.batches(read, list(dict.fromkeys(names))):
+        for group in self.groups():
+            for batch in self.batches(group, list(dict.fromkeys(names))):
                 yield [as_array(batch.column(name)) for name in names]
 
     def rows(self) -> ParquetRows:
@@ -252,39 +247,32 @@ class Parquet:
 
 
 def parquet(X) -> Parquet | None:
-    """Return an open parquet file or dataset as a table; None for other types."""
+    """Return a dataset of parquet files as a table; None for other types."""
     is_file = hasattr(X, "iter_batches") and hasattr(X, "schema_arrow")
     is_dataset = hasattr(X, "get_fragments") and hasattr(X, "count_rows")
     return Parquet(X) if is_file or is_dataset else None
 
 
 def opened(path):
-    """Open the parquet files at a path."""
+    """Open the parquet file, or the folder of files, at a path."""
     try:
-        from pyarrow import dataset
-        from pyarrow import parquet as of_arrow
+        from pyarrow.dataset import dataset
     except ImportError as error:
         raise ImportError(
             "X is a path: parquet files need pyarrow: pip install pyarrow"
         ) from error
-    read = of_arrow.ParquetFile
-    if Path(path).is_dir():
-        read = partial(dataset.dataset, format="parquet")
     said = f"X={os.fspath(path)!r} is a path at which no parquet file could be read"
-    return read_quietly(lambda: read(path), said)
+    return read_quietly(lambda: dataset(path, format="parquet"), said)
 
 
 class ParquetRows(SlicedRows):
-    """Rows of parquet files, read batch by batch.
-
-    Consecutive slices are read once. Others start again at the beginning of their row
-    group: small groups are faster for pairs. `dtype` holds every column.
-    """
+    """Rows of parquet files; a slice before the last one reads its group again."""
 
     def __init__(self, source: Parquet) -> None:
         dtype = common_type(map(_type_of_numpy, source.dtypes), source.names)
         self._groups = source.groups()
-        self._ends = list(accumulate(n_rows for n_rows, _ in self._groups))
+        sizes = (group.row_groups[0].num_rows for group in self._groups)
+        self._ends = list(accumulate(sizes))
         shape = (self._ends[-1] if self._ends else 0, source.shape[1])
         super().__init__(source, shape, dtype, source.like)
         # What is being read: a group, its batches, and where the last one begins.
@@ -314,7 +302,7 @@ class ParquetRows(SlicedRows):
         if group != self._group or place < self._start:
             self._group, self._start = group, 0
             self._batch = np.empty((0, self.shape[1]))
-            self._batches = self._source.batches(self._groups[group][1])
+            self._batches = self._source.batches(self._groups[group])
         while place >= self._start + len(self._batch):
             found = next(self._batches, None)
             if found is None:

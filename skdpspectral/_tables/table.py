@@ -1,10 +1,7 @@
 """One table for every form of rows: its form is public, its values are read later.
 
-:meth:`Table.form` checks names, dtypes and shape, and reads no value. After the charge
-``column(place)`` reads a column, and ``blocks(places)`` several, some rows at a time.
-
-A fit is charged between two checks: that of the form of a table, which is public, and
-that of its values. Errors name X and quote none of its values.
+A fit is charged between two checks: that of the form of a table (names, dtypes and
+shape), which reads no value, and that of its values. Errors quote no value.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,16 +26,18 @@ from .columns import (
     NEVER,
     NUMBER,
     OBJECTS,
+    UserRows,
     apart_at,
     as_array,
+    check_id_type,
     column_at,
     column_names,
     dtypes_of,
+    id_array,
     is_arrow,
     is_on_cluster,
     is_sparse,
     kind_of,
-    objects_of_lists,
     place_of,
     read_entries,
     read_quietly,
@@ -48,9 +46,9 @@ from .columns import (
     refuse_masked,
     refuse_on_cluster,
     refuse_same_names,
+    shape_of,
 )
 from .files import Parquet, SlicedRows, parquet, sliced_rows
-from .ids import UserRows, check_id_type, id_array
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
@@ -59,8 +57,8 @@ _BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2,
 
 _NOT_ROWS = "X must be a 2D array of finite real numbers"
 _NO_TABLE = (
-    "X must be a table of rows, not a single value or the name of a file: open files "
-    'first, for example with numpy.load(path, mmap_mode="r") or pandas.read_csv'
+    "X must be a table of rows, not a single value or a file: read files first, for "
+    'example with numpy.load(path, mmap_mode="r") or pyarrow.parquet.read_table(path)'
 )
 _RESHAPE = (
     "Reshape your data with X.reshape(-1, 1) if it has a single feature or "
@@ -75,12 +73,10 @@ _NO_NAN = (
 
 @dataclass(frozen=True)
 class DeferredRead:
-    """A table whose form was checked, and whose values were not read.
+    """A table whose form was checked; ``read()`` is called after the charge.
 
-    `shape` is public, and `sparse` is whether the table will be sparse. ``read()``,
-    called after the charge, returns the table, or raises an error that depends on
-    values. Tables of users have ``ids()``, which reads one id per row; it is None, and
-    `shape` excludes their column.
+    `shape` and `sparse` are public. Tables of users have ``ids()``, which reads one id
+    per row, and `shape` excludes their column.
     """
 
     shape: tuple[int, ...]
@@ -112,13 +108,10 @@ def deferred_rows(
     ``read()`` returns an ndarray, CSR matrix or SlicedRows of shape (n_samples,
     n_features), in float64 or float32 unless in blocks. Its errors quote no value.
     """
-    sliced: SlicedRows | None = None
-    if in_blocks:
-        table = table_elsewhere(X)
-        sliced = sliced_rows(X) if table is None else table.rows()
+    sliced = _rows_elsewhere(X) if in_blocks else None
     if sliced is not None:
         _check_shape(sliced.shape)
-        compare_features(estimator, sliced.named, reset)
+        compare_features(estimator, sliced.like, reset)
         return DeferredRead(sliced.shape, lambda: finite(sliced, allow_nan))
     shape = form_of(X, accept_sparse)
     compare_features(estimator, X, reset)
@@ -133,17 +126,17 @@ def check_rows(estimator, X, **how):
 
 def table_elsewhere(X) -> ClusterTable | Parquet | None:
     """Return a table of dask or of parquet files; None for other types."""
-    return None if isinstance(X, np.ndarray) else cluster_table(X) or parquet(X)
+    return cluster_table(X) if is_on_cluster(X) else parquet(X)
 
 
-# -- the form, without values ----------------------------------------------------------
+def _rows_elsewhere(X) -> SlicedRows | None:
+    """Return rows of numbers that are read by slices; None for a table in memory."""
+    table = table_elsewhere(X)
+    return sliced_rows(X) if table is None else table.rows()
 
 
 def form_of(X, accept_sparse: bool = False, skip: int | None = None) -> tuple[int, int]:
-    """Return the shape of rows of numbers, after all checks that need no values.
-
-    `skip` is the place of a column that need not contain numbers.
-    """
+    """Return the shape of rows of numbers, but for a column to `skip`."""
     labels, dtypes = column_names(X), dtypes_of(X)
     refuse_same_names(labels, "X")
     if isinstance(X, np.matrix):
@@ -188,43 +181,6 @@ def _check_shape(shape: tuple) -> tuple[int, int]:
     return shape
 
 
-def shape_of(X, name: str = "X") -> tuple[int, ...]:
-    """Return the shape of an array-like after conversion to an array."""
-    lists = isinstance(X, (list, tuple))
-    if any(isinstance(v, np.ma.MaskedArray) and v.ndim for v in (X if lists else [X])):
-        raise ValueError(
-            f"{name} is a masked array: pass an array without a mask, for example "
-            f"{name}.filled(value) with a public value"
-        )
-    reason = None
-    try:
-        shape = getattr(X, "shape", None)
-        if isinstance(shape, tuple) and all(isinstance(s, Integral) for s in shape):
-            return tuple(int(size) for size in shape)
-        if is_on_cluster(X):  # whose array would read all values
-            return (run_on_cluster(lambda: len(X)), *map(int, shape[1:]))
-        return objects_of_lists(X).shape if lists else np.asarray(X).shape
-    except (MemoryError, Warning):
-        raise
-    except Exception as error:
-        # Its own words may quote values.
-        reason = type(error).__name__
-    if reason == "ValueError" and lists:
-        raise ValueError(
-            f"{name} has an inhomogeneous shape: all of its rows must have the same "
-            "length"
-        )
-    raise ValueError(f"{name} could not be turned into an array ({reason})")
-
-
-def n_rows_in_memory(X) -> int:
-    """Return the number of rows of a table; refuse files and other readers."""
-    shape = shape_of(X)
-    if not shape:
-        raise TypeError(f"X must be a table in memory, got {type(X).__name__}")
-    return shape[0]
-
-
 def refuse_malformed(X) -> None:
     """Refuse sparse matrices whose indices leave their shape: reading them crashes."""
     if not sparse.issparse(X):
@@ -254,9 +210,6 @@ def compare_features(estimator, X, reset: bool) -> None:
         # Lists have no names.
         named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape_of(X))
         validate_data(estimator, named, reset=reset, skip_check_array=True)
-
-
-# -- values, after the charge ----------------------------------------------------------
 
 
 def _numbers(X, shape, dtypes=_DTYPES, accept_sparse=False, allow_nan=False):
@@ -346,18 +299,8 @@ def check_scores(X, n_components: int) -> np.ndarray:
     return X
 
 
-# -- columns of any table --------------------------------------------------------------
-
-# Rows of a slice of which columns are read together.
-_PART_ROWS = 1 << 18
-
-
 class Table:
-    """A table in memory: a frame, an array or lists.
-
-    `names`, `shape` and `dtypes` are public; `like` has them and no values, or is a
-    frame, of which scikit-learn reads the names alone.
-    """
+    """A frame, an array or lists in memory; `like` is of use for its names alone."""
 
     def __init__(self, X) -> None:
         if isinstance(X, np.matrix):
@@ -371,14 +314,14 @@ class Table:
         self._read: dict[int, Any] = {}
 
     @staticmethod
-    def form(X) -> Table | ClusterTable | Parquet:
+    def form(X) -> Table | ClusterTable | Parquet | SlicedRows:
         """Check the form of a table, wherever its rows are."""
         elsewhere = table_elsewhere(X)
         if elsewhere is not None:
             refuse_same_names(elsewhere.names, "X")
             return elsewhere
         slices = sliced_rows(X)
-        return Table(X) if slices is None else SliceTable(slices)
+        return Table(X) if slices is None else slices
 
     def part(self, place: int, rows: slice):
         """Return some rows of a column in the table's own type."""
@@ -404,25 +347,8 @@ class Table:
 
 def _with_columns(X):
     """Return a table of which columns can be taken, with entries of their own types."""
-    lists = isinstance(X, (list, tuple))  # of which a column is read alone
-    known = lists or column_names(X) is not None or hasattr(X, "dtype")
-    return X if known else read_entries(X, "X")
-
-
-class SliceTable(Table):
-    """Numbers in a memory map or a foreign array, read by slices of rows."""
-
-    def __init__(self, rows: SlicedRows) -> None:
-        self._rows, self.names, self.shape = rows, None, rows.shape
-        self.like, self.dtypes = np.broadcast_to(0.0, rows.shape), [rows.dtype]
-
-    def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
-        for rows in row_blocks(self.shape[0], _PART_ROWS):
-            block = self._rows[rows]
-            yield [block[:, place].copy() for place in places]
-
-
-# -- rows of users ---------------------------------------------------------------------
+    known = isinstance(X, (list, tuple)) or hasattr(X, "dtype")
+    return X if known or column_names(X) is not None else read_entries(X, "X")
 
 
 @dataclass(frozen=True)
@@ -459,36 +385,26 @@ def deferred_users(
     *,
     reset: bool,
     names: Names = USERS,
-    on_cluster: bool = False,
 ) -> DeferredRead:
     """Check the form of a table with users, without reading values.
 
     With `reset` the estimator gets `n_features_in_` and `feature_names_in_` of all
-    columns; otherwise they are compared. All columns except that of the users must be
-    finite numbers. Ids are given either beside X or as a column of it; `names` has the
-    names of these parameters. `on_cluster` allows tables of dask. Errors of ``ids()``
-    and ``read()`` quote no value.
+    columns; otherwise they are compared. Ids are given either beside X or as a column
+    of it; all other columns must be finite numbers.
     """
-    distant = is_on_cluster(X)
-    if distant and not on_cluster:
-        refuse_on_cluster(X, type(estimator).__name__)
+    refuse_on_cluster(X, type(estimator).__name__)
     if users is not None and user_feature is not None:
         raise ValueError(
             f"{names.ids} must be None if {names.feature} names a column of X: ids are "
             "given twice"
         )
-    table, place = cluster_table(X) if distant else None, None
-    shape = _check_shape(shape_of(X) if table is None else table.shape)
-    like = X if table is None else table.like
-    if column_names(like) is None:  # of which a stand-in has all that is public
-        like = np.broadcast_to(0.0, shape)
+    shape, place = _check_shape(shape_of(X)), None
+    # Of other tables a stand-in has all that is public.
+    like = np.broadcast_to(0.0, shape) if column_names(X) is None else X
     if user_feature is not None:
         place = place_of(like, user_feature, names.feature)
         check_id_type(like, place, names.feature)
-    if table is None:
-        form_of(X, skip=place)
-    else:
-        refuse_kinds(table.dtypes, table.names, place)
+    form_of(X, skip=place)
     compare_features(estimator, like, reset)
     kept = [j for j in range(shape[1]) if j != place]
     if not kept:
@@ -499,15 +415,6 @@ def deferred_users(
         )
     _check_length(users, shape[0], names.ids)
 
-    def apart() -> tuple:
-        """Return the features and the ids of all rows, unconverted."""
-        rows = _with_columns(_brought_here(X))
-        return (
-            (rows, users)
-            if place is None
-            else read_quietly(lambda: apart_at(rows, place))
-        )
-
     def ids() -> np.ndarray:
         """Return the ids alone: other columns may be private, and are not read."""
         own = users
@@ -516,7 +423,9 @@ def deferred_users(
         return _read_ids(own, shape[0], owner)
 
     def read() -> UserTable:
-        features, own = apart()
+        features, own = _with_columns(X), users
+        if place is not None:
+            features, own = read_quietly(lambda: apart_at(features, place))
         numbers = _numbers(features, (shape[0], len(kept)))
         own = None if own is None else _read_ids(own, shape[0], owner)
         return UserTable(numbers, own)
@@ -528,7 +437,6 @@ def deferred_users(
 
 def read_users(estimator, X, users, user_feature, **how) -> UserTable:
     """Read a table with users without a charge; see :func:`deferred_users`."""
-    how = {"on_cluster": True, **how}
     return deferred_users(estimator, X, users, user_feature, **how).read()
 
 
@@ -539,7 +447,7 @@ def users_of_rows(users, n_rows: int) -> UserRows:
 
 
 def _brought_here(X):
-    """Return a dask collection as a table or column in memory; others unchanged."""
+    """Return a column of dask in memory; others unchanged."""
     return run_on_cluster(X.compute) if is_on_cluster(X) else X
 
 
@@ -566,8 +474,6 @@ def _check_length(users, n_rows: int, name: str) -> None:
         raise ValueError(f"{name} must have one id per row of X")
 
 
-# -- targets ---------------------------------------------------------------------------
-
 _NO_NUMBERS = "y must contain numbers: convert labels or dates to numbers first"
 _COMPLEX_TARGETS = "Complex data not supported: y must contain real numbers"
 _COMPLEX = (complex, np.complexfloating)
@@ -588,14 +494,6 @@ def deferred_targets(
         shape: tuple = (n_rows,)
     else:
         shape = _shape_of_targets(estimator, y, n_rows, several)
-    check_kinds_of_targets(y, labels)
-    return DeferredRead(
-        shape, lambda: read_targets(_brought_here(y), *shape, labels=labels)
-    )
-
-
-def check_kinds_of_targets(y, labels: bool = False) -> None:
-    """Refuse targets, or labels, by their dtypes."""
     for kind in map(kind_of, dtypes_of(y)):
         if kind == COMPLEX:
             raise ValueError(_COMPLEX_TARGETS)
@@ -607,6 +505,7 @@ def check_kinds_of_targets(y, labels: bool = False) -> None:
             )
         if not labels and kind not in (NUMBER, OBJECTS, None):
             raise ValueError(_NO_NUMBERS)
+    return DeferredRead(shape, lambda: _read_targets(_brought_here(y), shape, labels))
 
 
 def _shape_of_targets(estimator, y, n_rows: int, several: bool) -> tuple[int, ...]:
@@ -636,11 +535,11 @@ def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     return deferred_targets(estimator, y, n_rows).read()
 
 
-def read_targets(y, *shape: int, labels: bool = False) -> np.ndarray:
-    """Return targets of a shape, or as a vector: numbers, or labels of any dtype."""
+def _read_targets(y, shape: tuple, labels: bool) -> np.ndarray:
+    """Return targets of a shape: numbers, or labels of any dtype."""
     refuse_masked(y, "y")
     said = "y must be an array with one label per row" if labels else _NO_NUMBERS
-    values = read_quietly(lambda: read_entries(y, "y").reshape(shape or len(y)), said)
+    values = read_quietly(lambda: read_entries(y, "y").reshape(shape), said)
     kinds = {values.dtype.type}
     if values.dtype == object:
         refuse_masked(values.tolist(), "y")  # as entries of a frame's column are

@@ -2,7 +2,11 @@ r"""Composition of mechanisms of any kind, and conversion between relations.
 
 Mechanisms that are no Gaussians are composed by distributions of their privacy loss.
 What is composed dominates each entry, and every rounding goes up, so that the result is
-an upper bound. By it, noise of steps on Poisson samples is calibrated.
+an upper bound. By it, noise of steps on Poisson samples is calibrated. Of such a step,
+for a unit that joins or leaves, the pair is
+:math:`P = (1 - q) N(0, \sigma^2) + q N(1, \sigma^2)` and :math:`Q = N(0, \sigma^2)`.
+For one that is replaced, Q is :math:`(1 - q) N(0, \sigma^2) + q N(-1, \sigma^2)`
+(:ref:`lemma-sampled-replacement`): each is the mirror image of the other.
 
 A mechanism *costs mu but for a failure* d if its hockey-stick divergences are, at every
 :math:`\alpha > 0` and for neighbors in either order, at most
@@ -21,12 +25,14 @@ import itertools
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import ndtri, ndtri_exp
+import numpy.typing as npt
+from scipy import fft
+from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from ..mechanisms import (
     ApproximateDP,
@@ -36,17 +42,250 @@ from ..mechanisms import (
     check_real,
 )
 from ..mechanisms._planned_releases import Curve
-from ._curves import (
-    Counted,
-    LossDistribution,
-    composed,
-    connect_dots,
-    joining_deltas,
-    largest_loss,
-    leaving_deltas,
-    replaced_deltas,
-)
 from ._gaussian import _SLACK, MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+# Mechanisms, each with how often it is composed.
+Counted: TypeAlias = tuple[tuple[Curve, int], ...]
+
+# Normal tails beyond are below 1e-17.
+_LAST = 8.5
+
+
+def leaving_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
+    r"""Return :math:`H_{e^e}(P \| Q)` of one step at losses e: a unit leaves."""
+    losses = np.asarray(losses, dtype=np.float64)
+    x = _joined_outcome(q, sigma, losses)
+    return _difference(_log_tail(x, q, 1.0 / sigma), losses + log_ndtr(-x))
+
+
+def joining_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
+    r"""Return :math:`H_{e^e}(Q \| P)` of one step at losses e: a unit joins."""
+    losses = np.asarray(losses, dtype=np.float64)
+    x = _joined_outcome(q, sigma, -losses)
+    return _difference(log_ndtr(x), losses + _log_tail(-x, q, -1.0 / sigma))
+
+
+def replaced_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
+    r"""Return :math:`H_{e^e}(P \| Q)` of one step at losses e: one is replaced."""
+    losses = np.asarray(losses, dtype=np.float64)
+    x, one = outcome(q, sigma, losses) / sigma, 1.0 / sigma
+    return _difference(_log_tail(x, q, one), losses + _log_tail(x, q, -one))
+
+
+def _log_tail(x: Array, q: float, center: float) -> Array:
+    """Return the log probability above x of noise, which has a center with odds q."""
+    rest, here = _logs(q)
+    logs = np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(center - x))
+    return np.asarray(logs)
+
+
+def _difference(above: Array, below: Array) -> Array:
+    """Return exp(above) - exp(below), at least 0; 0 where nothing is left."""
+    with np.errstate(invalid="ignore"):  # both are -inf there
+        less = np.minimum(below - above, 0.0)
+    return np.asarray(np.exp(above) * -np.expm1(np.where(above > -np.inf, less, 0.0)))
+
+
+def _logs(q: float) -> tuple[float, float]:
+    """Return the logarithms of 1 - q and of q."""
+    return (math.log1p(-q) if q < 1.0 else -math.inf), math.log(q)
+
+
+def _joined_outcome(q: float, sigma: float, losses: Array) -> Array:
+    r"""Return :math:`x / \sigma` at given losses to :math:`N(0, \sigma^2)`."""
+    rest, here = _logs(q)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        grown = losses + np.log(-np.expm1(np.minimum(rest - losses, 0.0)))
+    return np.asarray(sigma * (grown - here) + 0.5 / sigma, dtype=np.float64)
+
+
+def outcome(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
+    r"""Return the outcomes x with the losses :math:`\ln (dP / dQ)(x)`.
+
+    With :math:`b = q\,e^{-1 / (2 \sigma^2)}` the outcome is :math:`\sigma^2 (e / 2 +
+    \operatorname{arsinh}(\tfrac{1 - q}{b} \sinh(e / 2)))`.
+    """
+    half = 0.5 * np.asarray(losses, dtype=np.float64)
+    if q == 1.0:
+        return sigma * sigma * half
+    shift = math.log((1.0 - q) / q) + 0.5 / (sigma * sigma)
+    size = np.abs(half)
+    with np.errstate(divide="ignore", over="ignore"):
+        log_sine = np.where(
+            size > 1.0, size + np.log1p(-np.exp(-2.0 * size)), np.log(2 * np.sinh(size))
+        )
+        log_sine += shift - math.log(2.0)
+        # arsinh(e**y) = y + ln(1 + sqrt(1 + e**-2y))
+        inverse = np.where(
+            log_sine > 0.0,
+            log_sine + np.log1p(np.sqrt(1.0 + np.exp(-2.0 * np.abs(log_sine)))),
+            np.arcsinh(np.exp(np.minimum(log_sine, 0.0))),
+        )
+    return sigma * sigma * (half + np.copysign(inverse, half))
+
+
+def largest_loss(curve: SubsampledGaussian) -> float:
+    """Return a loss beyond which one step has negligible mass."""
+    q, sigma = curve.sampling_probability, curve.noise_multiplier
+    x = 1.0 + _LAST * sigma
+    square = sigma * sigma
+    rest, here = _logs(q)
+    top = np.logaddexp(rest, here + (x - 0.5) / square)
+    if not curve.replaced:
+        return float(max(top, -rest if q < 1.0 else top))
+    return float(top - np.logaddexp(rest, here - (x + 0.5) / square))
+
+
+# Longer transforms are not made.
+_MOST_GRID_POINTS = 2**23
+
+# Exponents of Chernoff bounds, over the one that is best for a normal distribution.
+# That of rare and large losses is far below it.
+_EXPONENTS = np.exp2(np.arange(4, -61, -1) / 2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LossDistribution:
+    """Masses of losses from `first` steps on, and the mass of infinite ones."""
+
+    step: float
+    first: int
+    masses: Array
+    infinite: float
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """Losses, in steps."""
+        return np.arange(self.first, self.first + len(self.masses))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta at an epsilon of at least 0."""
+        if epsilon >= self.step * (self.first + len(self.masses)):
+            return self.infinite
+        start = max(math.floor(epsilon / self.step) - self.first, 0)
+        above = self.step * self.places[start:] - epsilon
+        beyond = -np.expm1(-np.maximum(above, 0.0))
+        return float(np.maximum(self.masses[start:], 0.0) @ beyond) + self.infinite
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon, at least 0, at which delta is no larger."""
+        if delta < self.infinite:
+            return math.inf
+        if self.delta(0.0) <= delta:
+            return 0.0
+        # Of losses, in steps, the curve is above delta at one and not at the other.
+        low, high = 0, self.first + len(self.masses) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.delta(self.step * middle) <= delta:
+                high = middle
+            else:
+                low = middle
+        # Between them it is linear in the exponential of epsilon.
+        start = max(high - self.first, 0)
+        masses = np.maximum(self.masses[start:], 0.0)
+        other = masses @ np.exp(self.step * (high - self.places[start:]))
+        left = float(np.sum(masses)) + self.infinite - delta
+        return max(self.step * high + math.log(left / other), self.step * low)
+
+
+def connect_dots(
+    points: npt.ArrayLike, excess: npt.ArrayLike, step: float
+) -> LossDistribution:
+    r"""Connect the dots of a curve, linearly in :math:`e^\epsilon`.
+
+    That is the curve of the least distribution on the grid that is above a convex one
+    [DGKKM22]_. `points` are increasing losses in steps, of any sign. `excess` is the
+    curve at each less :math:`(1 - e^\epsilon)_+`, of which small numbers keep their
+    digits; beyond the last point the curve is constant.
+    """
+    places, excess = np.asarray(points), np.asarray(excess, dtype=np.float64)
+    losses, offsets = step * places, places - places[0]
+    curve = excess + np.maximum(-np.expm1(losses), 0.0)
+    # Where 1 - exp(epsilon) is linear, it has no part in a probability.
+    below = losses[1:] <= 0.0
+    falls, widths = np.where(below, np.diff(excess), np.diff(curve)), np.diff(losses)
+    masses = np.zeros(offsets[-1] + 1)
+    masses[offsets[1:]] = falls / np.expm1(-widths)
+    masses[offsets[:-1]] += falls / np.expm1(widths)
+    if np.any(below):
+        masses[0] -= excess[0]
+        turn = np.count_nonzero(below)
+        masses[offsets[turn]] += math.exp(losses[turn])
+    else:
+        masses[0] += 1.0 - curve[0]
+    return LossDistribution(step, int(places[0]), masses, float(curve[-1]))
+
+
+Parts: TypeAlias = Sequence[tuple[LossDistribution, int]]
+
+
+def composed(parts: Parts, cut: float) -> LossDistribution | None:
+    """Return the law of a sum of losses, but for tails of `cut`; None if too large."""
+    low, high = _window(parts, cut)
+    length = fft.next_fast_len(high - low + 1, real=True)
+    if length > _MOST_GRID_POINTS:
+        return None
+    # A sum above the window would be taken for one that is smaller: it counts as one
+    # without limit. One below is taken for one that is larger.
+    product: npt.NDArray[np.complex128] = np.ones(length // 2 + 1, dtype=np.complex128)
+    for part, times in parts:
+        folded = np.bincount(part.places % length, part.masses, minlength=length)
+        product *= fft.rfft(folded) ** times
+    sums = np.roll(fft.irfft(product, length), -(low % length))
+    return LossDistribution(parts[0][0].step, low, sums, _without_limit(parts) + cut)
+
+
+def _without_limit(parts: Parts) -> float:
+    """Return the probability that any of the losses is without limit."""
+    finite = sum(times * float(np.log1p(-part.infinite)) for part, times in parts)
+    return -math.expm1(finite)
+
+
+def _window(parts: Parts, cut: float) -> tuple[int, int]:
+    """Return losses, in steps, that a sum is below or above with less than a chance."""
+    low = sum(times * part.first for part, times in parts)
+    high = sum(times * int(part.places[-1]) for part, times in parts)
+    above, below = _chernoff(parts, cut, 1.0), _chernoff(parts, cut, -1.0)
+    if math.isfinite(above):
+        high = min(high, math.ceil(above))
+    if math.isfinite(below):
+        low = max(low, math.floor(-below))
+    return low, max(low, high)
+
+
+def _chernoff(parts: Parts, chance: float, side: float) -> float:
+    """Bound, in steps, what a sum times `side` exceeds with this chance at most."""
+    logs = [(p.places, np.log(np.abs(p.masses)), times) for p, times in parts]
+    variance = sum(times * _variance(part) for part, times in parts)
+    least, nats = math.inf, -math.log(chance)
+    if not variance > 0.0:
+        return math.inf
+    for exponent in (math.sqrt(2.0 * nats / variance) * _EXPONENTS).tolist():
+        moment = sum(
+            n * _log_sum(side * exponent * x + masses) for x, masses, n in logs
+        )
+        bound = (moment + nats) / exponent
+        if bound > least:  # it falls up to the best exponent, and rises beyond
+            break
+        if math.isfinite(bound):
+            least = bound
+    return least
+
+
+def _variance(part: LossDistribution) -> float:
+    mean = float(part.masses @ part.places)
+    return float(part.masses @ (part.places - mean) ** 2)
+
+
+def _log_sum(logs: Array) -> float:
+    most = float(np.max(logs))
+    return most + math.log(float(np.sum(np.exp(logs - most))))
+
+
+# -- totals of any kind ----------------------------------------------------------------
 
 # Steps of the grid of losses to a standard deviation of what is composed.
 _FINENESS = 16.0
@@ -105,8 +344,8 @@ def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
 
 def _added_up(mu: float, curves: Counted, delta: float) -> float:
     """Return the sum of epsilons of pairs whose deltas add up to at most `delta`."""
-    pairs = [(curve, n) for curve, n in curves if isinstance(curve, ApproximateDP)]
-    if mu or len(pairs) < len(curves):
+    pairs = pairs_of(curves)
+    if mu or pairs is None:
         return math.inf
     if sum(n * Fraction(pair.delta) for pair, n in pairs) > delta:
         return math.inf
@@ -117,10 +356,15 @@ def _added_up(mu: float, curves: Counted, delta: float) -> float:
     return nearest if nearest >= epsilon else math.nextafter(nearest, math.inf)
 
 
+def pairs_of(curves: Counted) -> tuple[tuple[ApproximateDP, int], ...] | None:
+    """Return mechanisms that all are (epsilon, delta) pairs, with counts; else None."""
+    found = tuple((c, n) for c, n in curves if isinstance(c, ApproximateDP))
+    return found if len(found) == len(curves) else None
+
+
 def certain_failure(curves: Counted) -> float:
     """Return the sum of the deltas of (epsilon, delta) pairs."""
-    pairs = ((c, times) for c, times in curves if isinstance(c, ApproximateDP))
-    return math.fsum(times * pair.delta for pair, times in pairs)
+    return math.fsum(n * c.delta for c, n in curves if isinstance(c, ApproximateDP))
 
 
 # -- distributions of losses -----------------------------------------------------------
@@ -151,8 +395,7 @@ def composed_losses(mu: float, curves: Counted) -> tuple[LossDistribution, ...]:
 
 def _count_distributions(curves: Counted) -> float:
     """Return the number of composed distributions: a Gaussian, others, and sums."""
-    steps = sum(times * getattr(curve, "steps", 1) for curve, times in curves)
-    return 1.0 + steps + len(curves) // _AT_ONCE
+    return 1.0 + sum(n * c.steps for c, n in curves) + len(curves) // _AT_ONCE
 
 
 def _deviation(curve: Curve) -> float:
@@ -169,8 +412,8 @@ def _grid(mu: float, curves: Counted) -> float | None:
     """Return the spacing of losses: a power of two, from public numbers."""
     variance, count = mu * mu, _count_distributions(curves)
     for curve, times in curves:
-        steps = times * getattr(curve, "steps", 1)
-        variance += steps * min(_deviation(curve), _MOST_DEVIATION) ** 2
+        deviation = min(_deviation(curve), _MOST_DEVIATION)
+        variance += times * curve.steps * deviation**2
     deviation = math.sqrt(variance)
     if deviation >= _MOST_DEVIATION:
         return None
@@ -236,10 +479,7 @@ def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
 
 
 class Total(NamedTuple):
-    """A composed cost, and the probability `failure` of exceeding a model's bounds.
-
-    `box` is the use of a ledger's box: squared mu, failures, pure epsilons.
-    """
+    """A composed cost, the `failure` of a model, and the use of a ledger's box."""
 
     mu: float
     failure: float = 0.0
@@ -306,10 +546,9 @@ def calibrate_sampled(
     *,
     mu: float = 0.0,
 ) -> float:
-    """Least noise multiplier of steps on Poisson samples, within a budget.
+    """Least noise multiplier of steps on Poisson samples, beside Gaussians of `mu`.
 
-    It is a multiple of the largest norm of what one unit adds, also under
-    ``"replace-one"``. `mu` is the total cost of Gaussian mechanisms beside the steps.
+    It is a multiple of the largest norm of what one unit adds, also if it is replaced.
     """
     replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
     epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
@@ -400,11 +639,7 @@ _MOST_PARTS = 64
 
 
 def least_mu(mu: float, curves: Counted, failure: float) -> float:
-    """Bound the least mu of mechanisms at this probability of failure.
-
-    `mu` is the cost of Gaussian mechanisms, `curves` are all others with counts. What
-    is planned together must be given together, as separate bounds add up to more.
-    """
+    """Bound the least mu of Gaussians of `mu` and `curves` together, at a failure."""
     if not curves or mu == math.inf:
         return mu
     each = (math.sqrt(n) * _cost_alone(curve) for curve, n in curves)
@@ -420,7 +655,7 @@ def least_mu(mu: float, curves: Counted, failure: float) -> float:
         )
         of_part = _by_losses(mu / math.sqrt(parts), share, failure / parts)
         bounds.append(math.sqrt(parts) * of_part)
-        if any(getattr(curve, "steps", 1) <= parts for curve, _ in curves):
+        if any(curve.steps <= parts for curve, _ in curves):
             break
         parts *= 2
     return min(bounds)

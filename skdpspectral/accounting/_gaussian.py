@@ -243,11 +243,7 @@ def calibrate_gaussian(
     correlation: dict[str, Any] | None = None,
     lemma: str = "",
 ) -> Gaussian:
-    """Gaussian mechanism with the least noise whose charged mu is at most `mu`.
-
-    `correlation` are the further fields of a mechanism for rows of a stream. Raises a
-    ValueError if `mu` is so small that the grid itself would exceed it.
-    """
+    """Gaussian mechanism, or one of a stream, with the least noise of at most `mu`."""
     if type(mu) is not float or type(sensitivity) is not float:
         mu, sensitivity = check_real("mu", mu), check_real("sensitivity", sensitivity)
     for argument, value in (("mu", mu), ("sensitivity", sensitivity)):

@@ -1,14 +1,11 @@
 """Private means and covariances of streams, and the strategies of the estimator."""
 
-from ..factorizations._choices import BISR
-from ..factorizations._workloads import Exponential, Window
+from ..factorizations import BISR, Exponential, Window
 from ._covariance import DPCovariance
-from ._jme import JMECovariance
-from ._moments import AssumeCentered, JointMoments
+from ._jme import JMECovariance, JointMoments
 
 __all__ = [
     "BISR",
-    "AssumeCentered",
     "DPCovariance",
     "Exponential",
     "JMECovariance",

@@ -12,6 +12,7 @@ from scipy.special import gammainc, gammaincinv
 from sklearn.utils.validation import check_is_fitted
 
 from .. import sensitivity
+from .._base.densities import DensityMixin
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
@@ -26,7 +27,7 @@ from .._statistics.moments import (
 )
 from .._statistics.statistic import HALF, Votes
 from .._tables.clipping import make_box, normalize_rows
-from .._tables.table import check_rows, deferred_rows, map_rows
+from .._tables.table import check_rows, deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan
@@ -229,27 +230,22 @@ def _far_part(rows: np.ndarray, near: float, far: float) -> np.ndarray:
     return normalize_rows(own, out=own) * beyond[:, None]
 
 
-@documented
-class GaussianMixin:
-    """Densities and distances of rows under `location_` and `covariance_`."""
+class CovarianceMixin(DensityMixin):
+    """Methods of estimators with a `location_` and a `covariance_`."""
+
+    def _read_rows(self, X):
+        """Return the features of rows after a fit."""
+        return check_rows(self, X, reset=False, in_blocks=True)
 
     def _root_of_precision(self) -> np.ndarray:
         """Return a matrix R with R R' the precision."""
-        check_is_fitted(self)
         # Features may have units of very different size.
         units = np.sqrt(np.diag(self.covariance_))
         values, vectors = np.linalg.eigh(self.covariance_ / np.outer(units, units))
         values = np.maximum(values, len(values) * np.finfo(float).eps)
         return vectors / np.sqrt(values) / units[:, None]
 
-    def get_precision(self):
-        """Return the inverse of the covariance.
-
-        Returns
-        -------
-        ndarray of shape (n_features, n_features)
-            Symmetric matrix.
-        """
+    def _precision(self) -> np.ndarray:
         root = self._root_of_precision()
         return root @ root.T
 
@@ -258,64 +254,17 @@ class GaussianMixin:
         """Inverse of the covariance, of shape (n_features, n_features)."""
         return self.get_precision()
 
-    def mahalanobis(self, X):
-        """Squared Mahalanobis distances of rows to `location_`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows. **The returned distances are as private as the rows**.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Squared distances, as in :class:`sklearn.covariance.EmpiricalCovariance`.
-        """
-        root = self._root_of_precision()
-        X = check_rows(self, X, reset=False, in_blocks=True)
+    def _law(self):
+        root, deviations = self._root_of_precision(), np.sqrt(np.diag(self.covariance_))
 
         def squares(block):
             whitened = (block - self.location_) @ root
             return np.vecdot(whitened, whitened)
 
-        return map_rows(squares, X)
-
-    def score_samples(self, X):
-        """Log-density of each row under a Gaussian with this mean and covariance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows. **The returned densities are as private as the rows**.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Log-densities.
-        """
-        distances = self.mahalanobis(X)
-        deviations = np.sqrt(np.diag(self.covariance_))
         scaled = self.covariance_ / np.outer(deviations, deviations)
-        log_volume = float(np.linalg.slogdet(scaled)[1])
-        log_volume += 2.0 * float(np.sum(np.log(deviations)))
-        log_volume += len(scaled) * math.log(2.0 * math.pi)
-        return -0.5 * (distances + log_volume)
-
-    def score(self, X, y=None):
-        """Mean log-likelihood of rows under a Gaussian with this mean and covariance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows. A score of private rows is a release that no accountant records.
-        {y_ignored}
-
-        Returns
-        -------
-        float
-            Mean of :meth:`score_samples`.
-        """
-        return float(np.mean(self.score_samples(X)))
+        log_det = float(np.linalg.slogdet(scaled)[1])
+        log_det += 2.0 * float(np.sum(np.log(deviations)))
+        return squares, log_det + len(scaled) * math.log(2.0 * math.pi)
 
     def error_norm(self, comp_cov, norm="frobenius", scaling=True, squared=True):
         """Distance between the covariance and another covariance.
@@ -367,7 +316,7 @@ class CenteredCovariance(Centered):
 
 
 @documented
-class DPCovariance(GaussianMixin, TableEstimator):
+class DPCovariance(CovarianceMixin, TableEstimator):
     r"""Covariance of all features with differential privacy.
 
     Rows are measured from a private center or compared in pairs, and clipped at a

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.metaestimators import available_if
 
 from .._base.documented import documented
@@ -20,21 +21,25 @@ from .._base.sklearn_compat import (
     StrOptions,
     fit_progress,
 )
-from .._base.strategies import same_value, snapshot
+from .._base.strategies import is_strategy, register, same_value, snapshot
 from .._linalg.walks import quietly
 from .._release.streams import StreamRelease
 from .._tables.table import deferred_rows
 from ..accounting import PrivacyAccountant
-from ..factorizations._choices import (
-    HorizonError,
-    check_horizon,
-    choices_of,
-    count_steps,
-    plan_noise,
+from ..factorizations import (
+    BISR,
+    MOST_STEPS,
+    NAMES,
+    Average,
+    Exponential,
+    Prefix,
+    Window,
+    Workload,
+    factorize,
+    needs_steps,
 )
-from ..factorizations._workloads import MOST_STEPS
 from ..mechanisms import check_count
-from ._covariance import GaussianMixin
+from ._covariance import CovarianceMixin
 from ._moment_stream import (
     BLOCK_STEPS,
     MomentStream,
@@ -42,7 +47,52 @@ from ._moment_stream import (
     StreamMoments,
     project_covariance,
 )
-from ._moments import FACTORIZATIONS, MOMENT_CONSTRAINTS, WORKLOADS, as_strategy
+
+_NAMED = {"prefix": Prefix, "average": Average}
+_WORKLOADS = [StrOptions(set(_NAMED)), Average, Prefix, Window, Exponential]
+_FACTORIZATIONS = [StrOptions(set(NAMES)), BISR]
+
+
+@register
+@dataclass(eq=False, repr=False)
+class JointMoments(BaseEstimator):
+    r"""Release both moments of a stream with noise for their joint sensitivity.
+
+    With default parameters, this is the same as ``moments="jme"`` of
+    :class:`~skdpspectral.JMECovariance`.
+
+    Parameters
+    ----------
+    weight : "free" or float, default="free"
+        Weight of the second moment. "free" uses the largest weight that leaves the mean
+        as accurate as if it were released alone. A number is the weight :math:`\lambda`
+        relative to the mean, in data units to the power -2.
+    second_workload : as `workload` of the estimator or None, default=None
+        Weights of the second moment and of the covariance (:ref:`two_workloads`). None
+        uses the weights of the first moment.
+    second_factorization : as `factorization` of the estimator or None, default=None
+        Correlation of the noise of products. None uses `factorization` of the estimator
+        for the workload of the second moment.
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import JointMoments, Window
+    >>> model = JMECovariance(moments=JointMoments(second_workload=Window(500)))
+    >>> model.set_params(moments__second_workload__length=100)
+    JMECovariance(moments=JointMoments(second_workload=Window(length=100)))
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "weight": [StrOptions({"free"}), Interval(Real, 1e-60, 1e60, closed="both")],
+        "second_workload": [*_WORKLOADS, None],
+        "second_factorization": [*_FACTORIZATIONS, None],
+    }
+
+    weight: float | str = "free"
+    _: KW_ONLY
+    second_workload: Any = None
+    second_factorization: Any = None
 
 
 class _Stream(NamedTuple):
@@ -71,16 +121,35 @@ class MomentRelease(NamedTuple):
     location_std: float | None
 
 
+def _workload(given, name: str = "workload") -> Workload:
+    """Return a copy of a workload, or raise an error that names it."""
+    if isinstance(given, str) and given in _NAMED:
+        return _NAMED[given]()
+    if is_strategy(given):
+        return snapshot(given)
+    raise ValueError(
+        f'{name} must be "average", "prefix", Window(length) or Exponential(decay), '
+        f"got {given!r}"
+    )
+
+
+def _check_horizon(n_steps: int | None, seen: int, more: int) -> None:
+    """Refuse rows for which no noise was planned."""
+    if n_steps is not None and seen + more > n_steps:
+        raise ValueError(
+            f"X has {more} rows after {seen}, but the horizon is {n_steps} steps: "
+            "choose a larger horizon"
+        )
+
+
 def _takes_batches(model) -> bool:
     """Raise if the noise needs a horizon and has none; other errors are the call's."""
     try:
-        if model.horizon is None:
-            model._check_parameters()
-            count_steps(model._choices(as_strategy(model.moments)))
-    except HorizonError:
-        raise
+        model._check_parameters()
+        asked, _ = model._choices()
     except (TypeError, ValueError):
-        pass
+        return True
+    model._count_steps(asked)
     return True
 
 
@@ -90,7 +159,7 @@ _FLOOR, _LEAST = 2.0, 1e-6
 
 
 @documented
-class JMECovariance(GaussianMixin, CallbackSupportMixin, PrivateEstimator):
+class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
     r"""Mean and covariance of a stream, released privately at every step.
 
     Each row is one step. The noise is correlated between steps, so that weighted sums
@@ -119,12 +188,11 @@ class JMECovariance(GaussianMixin, CallbackSupportMixin, PrivateEstimator):
         release of a step: none for "trivial" (independent noise), about four for "blt",
         two per unit of bandwidth for :class:`~skdpspectral.covariance.BISR` ("bisr"
         uses its default), and two per step for "sqrt".
-    moments : {"jme", "assume-centered"} or strategy, default="jme"
+    moments : {"jme", "assume-centered"} or JointMoments, default="jme"
         The released moments. "jme": mean and second moment, using their joint
         sensitivity; :class:`~skdpspectral.covariance.JointMoments` sets their weights,
-        workloads and noise. "assume-centered"
-        (:class:`~skdpspectral.covariance.AssumeCentered`): only the second moment, with
-        the whole budget, assuming a zero mean.
+        workloads and noise. "assume-centered": only the second moment, with the whole
+        budget, assuming a zero mean.
     min_eigenvalue : float or "auto", default="auto"
         Smallest eigenvalue of `covariance_`, in units of ``clip_norm**2``. "auto"
         corrects the eigenvalues for the bias of the noise, and raises them to at least
@@ -213,9 +281,9 @@ class JMECovariance(GaussianMixin, CallbackSupportMixin, PrivateEstimator):
         **PrivateEstimator._privacy_constraints,
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
         "horizon": [Interval(Integral, 1, MOST_STEPS, closed="both"), None],
-        "workload": WORKLOADS,
-        "factorization": FACTORIZATIONS,
-        "moments": MOMENT_CONSTRAINTS,
+        "workload": _WORKLOADS,
+        "factorization": _FACTORIZATIONS,
+        "moments": [StrOptions({"jme", "assume-centered"}), JointMoments],
         "min_eigenvalue": [
             Interval(Real, 1e-12, 1, closed="both"),
             StrOptions({"auto"}),
@@ -274,21 +342,42 @@ class JMECovariance(GaussianMixin, CallbackSupportMixin, PrivateEstimator):
         n_features = check_count("n_features", n_features)
         return self._planned(self._moment_stream(n_samples, n_features))
 
-    def _choices(self, moments):
-        """Return the workloads and factorizations of both moments."""
-        return choices_of(
-            self.workload,
-            self.factorization,
-            getattr(moments, "second_workload", None),
-            getattr(moments, "second_factorization", None),
-        )
+    def _choices(self) -> tuple[list[tuple[str, Workload, Any]], float | str | None]:
+        """Return workloads and factorizations, and the weight of products.
+
+        They are of rows, and of products if any, behind a prefix of parameters' names.
+        """
+        moments = snapshot(self.moments)
+        given = moments if isinstance(moments, JointMoments) else JointMoments()
+        factorization, second = self.factorization, given.second_factorization
+        workload = _workload(self.workload)
+        found = [("", workload, factorization)]
+        if given.second_workload is not None:
+            workload = _workload(given.second_workload, "second_workload")
+        if given.second_workload is not None or second is not None:
+            found.append(("second_", workload, second or factorization))
+        return found, None if moments == "assume-centered" else given.weight
+
+    def _count_steps(self, asked: list, n_samples: int | None = None) -> int | None:
+        """Return the number of planned steps; None for any number."""
+        if self.horizon is not None:
+            return int(self.horizon)
+        for prefix, workload, factorization in asked:
+            if n_samples is None and needs_steps(workload, factorization):
+                raise ValueError(
+                    f"{prefix}factorization={factorization!r} of {workload} needs a "
+                    "horizon: set horizon to a sufficient number of steps, or use "
+                    '"trivial"'
+                )
+        return n_samples
 
     def _moment_stream(self, n_samples: int | None, n_features: int) -> MomentStream:
         """Return the private statistic, or raise an error about parameters."""
-        # Once: another thread may give others before the second use.
-        moments = as_strategy(self.moments)
-        noise = plan_noise(self._choices(moments), self.horizon, n_samples)
-        return MomentStream(n_features, noise, moments, clip_norm=self.clip_norm)
+        asked, weight = self._choices()
+        n_steps = self._count_steps(asked, n_samples)
+        _check_horizon(n_steps, 0, n_samples or 0)
+        noise = [(w, factorize(w, f, n_steps)) for _, w, f in asked]
+        return MomentStream(n_features, noise, n_steps, weight, self.clip_norm)
 
     @quietly
     def _released(self, moments: StreamMoments, places) -> tuple[np.ndarray, ...]:
@@ -301,8 +390,6 @@ class JMECovariance(GaussianMixin, CallbackSupportMixin, PrivateEstimator):
         else:
             spread = moments.spread(places)
             floor = np.maximum(floor, _FLOOR * spread)
-            # The eigenvectors of a diagonal are known: noise turns none of them.
-            spread = None if moments.sums.stream.diagonal else spread
         covariance = project_covariance(covariance, floor, unit, spread)
         return first, second, mean, covariance
 
@@ -380,10 +467,10 @@ class JMECovariance(GaussianMixin, CallbackSupportMixin, PrivateEstimator):
             rows = deferred_rows(self, X, reset=run is None)
             if run is not None:
                 self._check_unchanged(run)
-                check_horizon(run.moments.n_steps, run.sums.step, rows.shape[0])
+                _check_horizon(run.moments.n_steps, run.sums.step, rows.shape[0])
             else:
                 moments = self._moment_stream(None, rows.shape[1])
-                check_horizon(moments.n_steps, 0, rows.shape[0])
+                _check_horizon(moments.n_steps, 0, rows.shape[0])
                 (run,) = self._begin(moments)
                 self._stream = run
         # A stream that was charged stays open, whatever the values are.

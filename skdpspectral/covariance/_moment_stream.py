@@ -13,12 +13,9 @@ from .._linalg.walks import blas_threads
 from .._statistics.statistic import Statistic
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
-from ..factorizations import NoiseGain
-from ..factorizations._choices import PlannedNoise
-from ..factorizations._factorizations import Factorization, Pair
+from ..factorizations import Factorization, NoiseGain, Pair, Workload
 from ..mechanisms import Exact, Mechanism, PrivacyPlan
 from ..mechanisms._planned_releases import GRID_BITS
-from ._moments import AssumeCentered, JointMoments, moment_weights
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
@@ -29,81 +26,40 @@ class MomentRows:
     r"""The map of a row x to :math:`(x, w\, \mathrm{vec}(xx'))`, and its inverse.
 
     The outer product is flattened isometrically: its upper triangle by rows, with
-    off-diagonal entries times :math:`\sqrt2`; or only its diagonal. `weight` is w;
-    `trace_weight` is that of the component along the identity, by
-    default w. With `first`, x is included. `width` is the length of the vector.
+    off-diagonal entries times :math:`\sqrt2`. `weight` is w; x is included if `first`.
+    `width` is the length of the vector.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        weight: float,
-        *,
-        diagonal: bool = False,
-        first: bool = True,
-        trace_weight: float | None = None,
-    ):
+    def __init__(self, n_features: int, weight: float, *, first: bool = True):
         d = self.n_features = n_features
-        self.weight, self.diagonal, self.first = weight, diagonal, first
-        self.trace_weight = trace_weight
-        self.width = (d if first else 0) + (d if diagonal else d * (d + 1) // 2)
-
-    def _diagonal_places(self) -> np.ndarray:
-        """Return where the diagonal is among the products."""
-        i = np.arange(self.n_features)
-        return i if self.diagonal else i * self.n_features - i * (i - 1) // 2
+        self.weight, self.start = weight, d if first else 0
+        self.width = self.start + d * (d + 1) // 2
 
     def pack(self, rows: np.ndarray) -> np.ndarray:
         """Return vectors of shape (b, width) for rows of shape (b, d)."""
         out = np.empty((len(rows), self.width))
-        start = self.n_features if self.first else 0
-        if self.first:
-            out[:, :start] = rows
-        products = out[:, start:]
-        if self.diagonal:
-            np.multiply(rows, rows, out=products)
-            products *= self.weight
-        else:
-            self._pack_triangle(rows, products)
-        if self.trace_weight is not None:
-            self._stretch_trace(products, self.trace_weight / self.weight)
-        return out
-
-    def _pack_triangle(self, rows: np.ndarray, out: np.ndarray) -> None:
-        d, place = self.n_features, 0
-        scaled = rows * (math.sqrt(2.0) * self.weight)
-        for i in range(d):
+        out[:, : self.start] = rows[:, : self.start]
+        scaled, place = rows * (math.sqrt(2.0) * self.weight), self.start
+        for i, d in enumerate(range(self.n_features, 0, -1)):
             column = rows[:, i : i + 1]
-            np.multiply(column, scaled[:, i:], out=out[:, place : place + d - i])
+            np.multiply(column, scaled[:, i:], out=out[:, place : place + d])
             np.multiply(rows[:, i], rows[:, i], out=out[:, place])
             out[:, place] *= self.weight
-            place += d - i
-
-    def _stretch_trace(self, products: np.ndarray, factor: float) -> None:
-        """Multiply the component along the identity."""
-        places = self._diagonal_places()
-        # Contiguous, so that a row has the same bits in any batch.
-        diagonal = np.ascontiguousarray(products[:, places])
-        mean = diagonal.sum(axis=1, keepdims=True) / self.n_features
-        products[:, places] = diagonal + (factor - 1.0) * mean
+            place += d
+        return out
 
     def unpack(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return sums of rows, (b, d), and products, (b, d, d), from sums of vectors.
 
         Sums of rows are zero if x is not included.
         """
-        d, start = self.n_features, self.n_features if self.first else 0
-        first = vectors[:, :start].copy() if self.first else np.zeros((len(vectors), d))
-        products = vectors[:, start:] / self.weight
-        if self.trace_weight is not None:
-            self._stretch_trace(products, self.weight / self.trace_weight)
-        second = np.zeros((len(vectors), d, d))
-        if self.diagonal:
-            second[:, np.arange(d), np.arange(d)] = products
-            return first, second
-        i, j = np.triu_indices(d)
-        scale = np.where(i == j, 1.0, math.sqrt(0.5))
-        second[:, i, j] = second[:, j, i] = products * scale
+        first = np.zeros((len(vectors), self.n_features))
+        first[:, : self.start] = vectors[:, : self.start]
+        products = vectors[:, self.start :] / self.weight
+        i, j = np.triu_indices(self.n_features)
+        second = np.zeros((*first.shape, self.n_features))
+        second[:, i, j] = products * np.where(i == j, 1.0, math.sqrt(0.5))
+        second[:, j, i] = second[:, i, j]
         return first, second
 
 
@@ -140,52 +96,53 @@ def project_spectrum(values: np.ndarray, floor, total) -> np.ndarray:
     return np.where(raised.sum(axis=-1, keepdims=True) <= total, raised, lowered)
 
 
+def moment_weights(
+    weight: float | str | None, clip_norm: float, d: int
+) -> tuple[float, float]:
+    """Return the weight of products, and the squared sensitivity."""
+    if weight is None:
+        return 1.0, sensitivity.second_moment_ratio(d)
+    free = weight == "free"
+    nu = sensitivity.free_moment_weight(d) if free else float(weight) * clip_norm**2
+    return nu, sensitivity.joint_moment_ratio(nu, d)
+
+
 class MomentStream(Statistic):
     """The moments of one stream of rows, as a private statistic.
 
     Each row is clipped, and released as one vector of itself and its outer product.
 
-    `first_workload` and `workload` weight the first moment, and the second moment and
-    covariance. `shapes` are the matrices for the noise of rows and of products, and
-    `factorization` is both as one; the noise of products is `stretch` times larger than
-    its matrix gives. `rows` maps a row to its vector, whose change `sensitivity`
-    bounds.
+    `noise` are workloads and factorizations, of rows and of products if any, for
+    `n_steps` steps; None is any number. `weight` is that of :class:`JointMoments`; None
+    leaves out the first moment. `first_workload` and `workload` weight the first
+    moment, and the second moment and covariance. `shapes` are the matrices for the
+    noise of rows and of products, and `factorization` is both as one; the noise of
+    products is `stretch` times larger than its matrix gives. `rows` maps a row to its
+    vector, whose change `sensitivity` bounds.
     """
 
     def __init__(
         self,
         n_features: int,
-        noise: PlannedNoise,
-        moments: JointMoments | AssumeCentered,
-        *,
-        clip_norm: float = 1.0,
+        noise: list[tuple[Workload, Factorization]],
+        n_steps: int | None,
+        weight: float | str | None,
+        clip_norm: float,
     ) -> None:
-        self.first_workload, self.workload = noise.workload, noise.second_workload
-        self.n_steps = noise.n_steps
-        self.clip_norm = float(clip_norm)
-        self.centered = isinstance(moments, AssumeCentered)
-        self.diagonal = moments.second_moment == "diag"
-        first, second = noise.factorization, noise.second_factorization
+        self.n_steps, self.clip_norm = n_steps, float(clip_norm)
+        self.centered = weight is None
+        (self.first_workload, first), (self.workload, second) = noise[0], noise[-1]
         self.shapes, self.stretch, ends = (first, second), 1.0, 1.0
         self.factorization: Factorization = first
         if second is not first:
             self.factorization = pair = Pair(first, second, n_features)
             self.stretch, ends = pair.stretch, pair.ratio
-        nu, trace, ratio = moment_weights(moments, self.clip_norm, n_features)
+        nu, ratio = moment_weights(weight, self.clip_norm, n_features)
         # Products are as far from rows as the columns of their matrices are.
-        scale = ends / self.clip_norm
-        self.rows = MomentRows(
-            n_features,
-            math.sqrt(nu) * scale,
-            diagonal=self.diagonal,
-            first=not self.centered,
-            trace_weight=None if trace is None else math.sqrt(trace) * scale,
-        )
+        root = math.sqrt(nu) * (ends / self.clip_norm)
+        self.rows = MomentRows(n_features, root, first=not self.centered)
         self.sensitivity = self.clip_norm * math.sqrt(ratio)
-        largest = max(nu, trace or 0.0) * ends**2
-        self._norm = self.clip_norm * math.sqrt(1.0 + largest)
-        # The trace is a sum over features.
-        self._terms = 1 if trace is None else n_features
+        self._norm = self.clip_norm * math.sqrt(1.0 + nu * ends**2)
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the release of all steps at a total cost of mu; infinite for none."""
@@ -194,7 +151,7 @@ class MomentStream(Statistic):
             return (Exact(_NAME, shape),)
         # No grid is coarser than this, or the columns may be beyond float64.
         self.factorization.check_precision(2.0**GRID_BITS)
-        error = sensitivity.summation_error(self._norm, self._terms, self._terms)
+        error = sensitivity.summation_error(self._norm, 1, 1)
         mechanism = calibrate_gaussian(
             _NAME,
             self.sensitivity,
@@ -293,8 +250,6 @@ class StreamMoments:
         if not stream.centered:
             unit = np.eye(first.shape[1])
             squared = mean[:, :, None] * mean[:, None, :]
-            if stream.diagonal:
-                squared = squared * unit
             # The noise of the mean, squared, is taken off with it: give it back.
             bias = self.sums.noise_std**2 * self._gains[0][places] / totals**2
             covariance = covariance - squared

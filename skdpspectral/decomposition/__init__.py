@@ -8,15 +8,14 @@ if TYPE_CHECKING:  # what is imported on demand
     from ._federated_pca import ComponentCovariance as ComponentCovariance
     from ._federated_pca import FederatedDPPCA as FederatedDPPCA
     from ._pca import DPPCA as DPPCA
-    from ._pca import SpikedPCA as SpikedPCA
-    from ._pca_mechanisms import Gaussian as Gaussian
-    from ._pca_mechanisms import SpikedModel as SpikedModel
     from ._sparse_pca import SparseDPPCA as SparseDPPCA
+    from ._spiked import SpikedModel as SpikedModel
+    from ._spiked import SpikedPCA as SpikedPCA
 
 _HOMES = {
     "_federated_pca": "ComponentCovariance FederatedDPPCA",
-    "_pca": "DPPCA SpikedPCA",
+    "_pca": "DPPCA",
     "_sparse_pca": "SparseDPPCA",
-    "_pca_mechanisms": "Gaussian SpikedModel",
+    "_spiked": "SpikedModel SpikedPCA",
 }
 __getattr__, __dir__, __all__ = _on_demand.names_of(__name__, _HOMES)

@@ -18,16 +18,13 @@ from .._statistics.statistic import HALF, Combination, Statistic, Terms, pair_or
 from .._tables.clipping import clip_rows, make_box, normalize_rows
 from .._tables.pairs import PairOrder, PairWalk, row_differences
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Concern, Remark, shown
+from ..mechanisms import Concern, Remark
 from . import _kernels
 
 # Weights of released means, by what rows are measured from.
 _WEIGHTS = {"none": (1.0,), "pairs": (HALF,), "shared": (1.0, HALF)}
 
-# Radii, in units of the box, whose squares float64 arithmetic can handle.
-_SMALLEST, _LARGEST = 1e-60, 1e60
-
-# Clip of rows whose lengths matter, where no public clip is given.
+# A clip of rows that are projected, for finite squares: no sensitivity rests on it.
 _LONGEST = 1e100
 
 
@@ -38,46 +35,15 @@ class RowBounds:
 
     `center` is "none", "pairs", or "shared" if clients find one together. `weights` are
     those that a released mean may have: 1 over rows, half over pairs, or both where
-    releases choose. `box` is the public box or None. In its units, `clip` bounds the
-    rows of the second moment (None for unit rows), and `second_radius` their norm.
-    `unit` and `variance_unit` are data units per unit of the box, and of these rows.
+    releases choose. `box` is the public box or None, and `unit` its unit in the data's.
     """
 
-    def __init__(
-        self,
-        n_features,
-        *,
-        bounds=None,
-        clip_norm=None,
-        center="auto",
-        scale=None,
-    ):
-        if not (scale is None or (isinstance(scale, str) and scale == "bounds")):
-            raise ValueError(
-                f'scale must be None or "bounds", got {shown(scale)}: clients share '
-                "one task, and its scales must be public. Divide features by public "
-                'scales, or pass bounds with scale="bounds"'
-            )
-        self.n_features, self.scale = n_features, scale
-        # As a Python float: a float32 radius would round sensitivity and noise.
-        self.clip_norm = clip_norm = None if clip_norm is None else float(clip_norm)
-        self.box = make_box(bounds, n_features, per_feature=scale is not None)
-        self.unit = unit = 1.0
-        if self.box is not None:
-            self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
+    def __init__(self, n_features, *, bounds=None, center="auto"):
+        self.n_features = n_features
+        self.box = make_box(bounds, n_features, per_feature=False)
+        self.unit = 1.0 if self.box is None else float(self.box.unit[0])
         self.center = "pairs" if center == "auto" else center
         self.weights = _WEIGHTS[self.center]
-        self.clip = None
-        if clip_norm is not None:
-            self.clip = clip_norm / unit
-            if self.box is not None:
-                # About a center in the box, no row of the box is longer than this.
-                reach = sensitivity.box_radius(self.box.half_widths)
-                reach *= 1.0 if center == "none" else 2.0
-                self.clip = min(self.clip, reach)
-            _check_radius(self.clip)
-        self.second_radius = 1.0 if self.clip is None else self.clip
-        self.variance_unit = 1.0 if self.clip is None else unit
 
     def _about(self, block, mean, own=None):
         """Rows in units of the box, about a released mean, and memory to reuse."""
@@ -88,22 +54,14 @@ class RowBounds:
         return block, own
 
     def for_second_moment(self, block, mean=None, floor: float = 0.0, out=None):
-        """Rows of the second moment, about a released mean.
-
-        Without a public clip, rows shorter than the released length `floor` are divided
-        by it, and all others by their own length.
-        """
+        """Rows about a released mean over their length, or over a released `floor`."""
         block, own = self._about(block, mean, out)
-        if self.clip is None:
-            return normalize_rows(block, floor=floor, out=own)
-        return clip_rows(block, self.clip, out=own)
+        return normalize_rows(block, floor=floor, out=own)
 
     def for_projections(self, block, mean=None, out=None):
-        """Rows about a released mean whose lengths are kept, up to a public clip."""
+        """Rows about a released mean whose lengths are kept."""
         block, own = self._about(block, mean, out)
-        # Without one, a clip that no sensitivity rests on: squares stay finite.
-        clip = _LONGEST if self.clip is None else self.clip
-        return clip_rows(block, clip, out=own)
+        return clip_rows(block, _LONGEST, out=own)
 
     def pairs(self, order: PairOrder, then=None) -> PairWalk:
         """Walk over differences of paired rows, in units of the box."""
@@ -111,17 +69,16 @@ class RowBounds:
         return PairWalk(order, row_map, then=then, difference=row_differences)
 
     def for_pairs(self, difference, lengths: bool = False, floor: float = 0.0):
-        """Bound differences, or their signs, for the second moment, in place.
+        """Signs of differences for the second moment, in place.
 
-        With `lengths` or a public clip they are divided by the root of two, so that
-        their covariance is that of the rows. `floor` is measured as for rows.
+        With `lengths`, these are kept, over the root of two: their covariance is that
+        of the rows. `floor` is measured as for rows.
         """
         own = None if sparse.issparse(difference) else difference
-        if self.clip is None and not lengths:
+        if not lengths:
             return normalize_rows(difference, floor=math.sqrt(2.0) * floor, out=own)
         difference *= math.sqrt(0.5)
-        clip = _LONGEST if self.clip is None else self.clip
-        return clip_rows(difference, clip, out=own)
+        return clip_rows(difference, _LONGEST, out=own)
 
     def blocks(self, X, origin=None) -> Terms:
         """Return blocks of rows about a released point, if any, or of differences."""
@@ -155,15 +112,6 @@ class RowBounds:
         return tuple(sentences)
 
 
-def _check_radius(radius: float) -> None:
-    """Refuse a radius whose square float64 arithmetic cannot handle."""
-    if not _SMALLEST <= radius <= _LARGEST:
-        raise ValueError(
-            f"clip_norm is {radius:g} half-widths of the bounds, which is out of the "
-            "range of float64 arithmetic; choose clip_norm on the scale of the bounds"
-        )
-
-
 def weight_of(origin: Any) -> float:
     """Weight of what is released of a mean: half of one over pairs."""
     return HALF if isinstance(origin, PairOrder) else 1.0
@@ -178,11 +126,8 @@ class SecondMoment(Statistic):
     name: str = "second_moment"
 
     def mechanisms(self, mu: float) -> tuple:
-        bounds = self.bounds
-        size, more = (self.n_samples, bounds.n_features), {"weights": bounds.weights}
-        return plan_second_moment(
-            self.name, *size, mu, radius=bounds.second_radius, **more
-        )
+        size = self.n_samples, self.bounds.n_features
+        return plan_second_moment(self.name, *size, mu, weights=self.bounds.weights)
 
     def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
         """Exact second moment about a released mean, or half of that of pairs."""
@@ -278,17 +223,16 @@ class PowerProduct(Statistic):
 
     def mechanisms(self, mu: float) -> tuple:
         n, shape = self.n_samples, (self.bounds.n_features, self.width)
-        radius = self.bounds.second_radius
         # Of half a mean over pairs, whose terms are more.
         terms, weight = (n, walks.rows_per_block(shape[0])), 1.0
         if self.bounds.weights == (HALF,):
             order, weight = pair_order(n, shape[0]), HALF
             terms = order.n_blocks * order.block_rows, order.block_rows
-        given = radius, *terms, *shape, LARGEST_DEFECT, walks.BLOCKS_TOGETHER
+        given = 1.0, *terms, *shape, LARGEST_DEFECT, walks.BLOCKS_TOGETHER
         error = weight * sensitivity.power_product_error(*given)
-        more = {"summation_error": error, "magnitude": 2.0 * radius**2}
+        more = {"summation_error": error, "magnitude": 2.0}
         more["lemma"] = "power-product"
-        moved = sensitivity.power_product_sensitivity(radius, n, self.width)
+        moved = sensitivity.power_product_sensitivity(1.0, n, self.width)
         return calibrate_alike([self.name], moved, mu, shape, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
@@ -311,7 +255,7 @@ class PowerIteration(Combination):
     """A second moment to start from, rounds of products, and a covariance.
 
     Start and rounds cost the same. Products are named ``"power_1"`` and so on. Without
-    `start`, rounds or a covariance begin at a public basis.
+    `start`, rounds begin at a public basis.
     """
 
     def __init__(
@@ -334,8 +278,6 @@ class PowerIteration(Combination):
         if covariance:
             self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.weights)
             parts, shares = {**parts, "within": self.within}, _ITERATION_SHARES
-            if not steps:  # within a public basis: all of the budget is for it
-                parts, shares = {"within": self.within}, {"within": 1.0}
         super().__init__(parts, shares)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from .._messages.answering import AnsweringClient
 from .._release.noise import Release
@@ -193,21 +191,13 @@ class LocalClient(AnsweringClient):
 
 
 def run_in_process(
-    rounds: Any,
-    clients: Mapping[str, Any],
-    n_jobs: int | None = None,
-    step: Callable[[int], object] = bool,
+    rounds: Any, clients: Mapping[str, Any], step: Callable[[int], object] = bool
 ) -> None:
     """Run all rounds of a session whose clients share one process."""
     number = 0
     while not rounds.done:
         request = rounds.request().to_bytes()
-        # Accountants and transcripts of this context reach a thread through a copy.
-        answers = Parallel(n_jobs=n_jobs, require="sharedmem")(
-            delayed(copy_context().run)(_answer, clients[name], request)
-            for name in rounds.clients
-        )
-        rounds.collect(dict(zip(rounds.clients, answers, strict=True)))
+        rounds.collect({n: _answer(clients[n], request) for n in rounds.clients})
         number += 1
         step(number)
 

@@ -25,19 +25,19 @@ from .._base.sklearn_compat import (
 from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._release.noise import Coins
-from .._tables.clipping import units_within
-from .._tables.ids import UserDraw, UserRows, encode_ids
+from .._tables.columns import UserDraw, UserRows, encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, Unit, check_count, check_real
 from ._federated_client import LocalClient, run_in_process
-from ._federated_server import Outcome, Rounds
-from ._federated_task import Registration, SpectralTask, Steps
-from ._pca_mechanisms import CLIENT_MECHANISMS, CLIP_RANGE, SpikedModel
-from ._projection import ProjectionMixin, VariancesMixin
+from ._federated_server import Rounds
+from ._federated_task import Registration, SpectralTask
+from ._pca import ComponentsMixin, ProjectionMixin
+from ._spiked import SpikedModel
 
+_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
 
@@ -45,7 +45,7 @@ ALL_ROWS = "all rows"
 @register
 @dataclass(eq=False, repr=False)
 class ComponentCovariance(BaseEstimator):
-    """Released covariance within the components; see ``release="covariance"``.
+    """Released covariance within the components.
 
     A `release` of :class:`~skdpspectral.FederatedDPPCA`.
 
@@ -57,10 +57,11 @@ class ComponentCovariance(BaseEstimator):
         :class:`~skdpspectral.decomposition.SpikedModel`, which clips nothing and does
         not accept it. A good choice is about 3.3 times the square root of the sum of
         the variances along the components.
-    components : array-like of shape (n_components, n_features) or None, default=None
-        Public rows that span the components, for example from another table. Clients
-        then release only the covariance within them, with the whole budget. The rows
-        must be linearly independent. None releases components first.
+    noise_variance : float or None, default=None
+        Public variance across the components, in squared units of the data. The
+        covariance of all features is then composed of the components and this variance.
+        :class:`~skdpspectral.decomposition.SpikedModel` has its own, and does not
+        accept one.
 
     Examples
     --------
@@ -72,13 +73,12 @@ class ComponentCovariance(BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "projection_norm": [CLIP_RANGE, None],
-        "components": [tuple, list, np.ndarray, None],
+        "projection_norm": [_CLIP_RANGE, None],
+        "noise_variance": [_CLIP_RANGE, None],
     }
-    _array_parameters: ClassVar[tuple[str, ...]] = ("components",)
 
     projection_norm: float | None = None
-    components: Any = None
+    noise_variance: float | None = None
 
 
 class Group(NamedTuple):
@@ -172,13 +172,8 @@ _UNCHECKED = Remark(
 
 
 @documented
-class FederatedEstimator(
-    VariancesMixin, ProjectionMixin, CallbackSupportMixin, PrivateEstimator
-):
-    """Base class of estimators whose clients release and a server aggregates.
-
-    A subclass implements ``_steps``, which has the parameters that only it has.
-    """
+class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator):
+    """Base class of estimators whose clients release and a server aggregates."""
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
     _federated_constraints: ClassVar[dict] = {
@@ -191,10 +186,7 @@ class FederatedEstimator(
         "aggregation": [StrOptions({"projector", "matrix"})],
         "min_clients": [Interval(Integral, 1, None, closed="left")],
         "bounds": [tuple, list, np.ndarray, None],
-        "clip_norm": [CLIP_RANGE, None],
-        "scale": [StrOptions({"bounds"}), None],
         "center": [StrOptions({"auto", "none", "pairs", "shared"})],
-        "n_jobs": [Integral, None],
     }
 
     def __sklearn_tags__(self):
@@ -372,8 +364,8 @@ class FederatedEstimator(
             }
             self.n_samples_ = sum(group.n_rows for group in groups)
             self.privacy_ = plan
-            run_in_process(rounds, members, self.n_jobs, progress.step)
-            self._set_outcome(task, rounds.outcome())
+            run_in_process(rounds, members, progress.step)
+            self._set_outcome(rounds.outcome())
         if task.rows.center == "pairs" and hasattr(self, "noise_variance_"):
             warn(
                 "no mean was released, because rows of clients were compared in "
@@ -399,7 +391,7 @@ class FederatedEstimator(
         fitted.n_features_in_ = task.n_features
         if task.feature_names is not None:
             fitted.feature_names_in_ = np.array(task.feature_names, dtype=object)
-        fitted._set_outcome(task, outcome)
+        fitted._set_outcome(outcome)
         fitted._warn_of_noise()
         return fitted
 
@@ -419,13 +411,12 @@ class FederatedEstimator(
         said = f"Components above the noise of this fit: {above} of {rank}."
         if rank > 1 and not averaged:
             said = f"Not all of the {rank} components are above the noise."
-        units = ""
-        if self.scale is None:
-            units = f" {units_within(self.bounds)}".rstrip()
-        remedies = " Use more rows, a larger epsilon or fewer components"
+        said += (
+            " If features have different units, divide each by a public scale. Use "
+            "more rows, a larger epsilon or fewer components"
+        )
         if not averaged and len(self.clients_) > 1:
-            remedies += ', or aggregation="matrix"'
-        said += f"{units}{remedies}"
+            said += ', or aggregation="matrix"'
         remark = self._warned_of_noise(said)
         plans = {
             name: replace(own, remarks=(*own.remarks, remark))
@@ -433,36 +424,12 @@ class FederatedEstimator(
         }
         self.privacy_ = ParallelPlan.of(plans)
 
-    def _set_outcome(self, task: SpectralTask, found: Outcome) -> None:
-        self.components_ = found.components
-        self.n_components_ = len(found.components)
-        self.mean_ = found.mean
-        self.scale_ = None if self.scale is None else task.rows.box.unit.copy()
-        self.clients_ = np.array(found.clients, dtype=object)
-        self.rejected_ = found.rejected
-        self._set_variances(found)
-
-    def _set_variances(self, outcome: Outcome) -> None:
-        """Set what is known of variances: new with every fit, or not there."""
-        values, total = outcome.explained_variance, outcome.total_variance
-        noise = self._public_noise()
-        noise = outcome.noise_variance if noise is None else noise
-        found: dict = {"explained_variance_": values, "noise_variance_": noise}
-        if values is not None and noise is not None:
-            others = self.components_.shape[1] - len(values)
-            total = float(values.sum()) + others * noise
-        if values is not None and total is not None:
-            ratio = values / max(total, np.finfo(float).tiny)
-            found["explained_variance_ratio_"] = ratio
-        for name in (*found, "explained_variance_ratio_"):
-            vars(self).pop(name, None)
+    def _set_outcome(self, found: dict[str, Any]) -> None:
+        """Set what is known: new with every fit, or not there."""
         for name, value in found.items():
+            vars(self).pop(name, None)
             if value is not None:
                 setattr(self, name, value)
-
-    def _public_noise(self) -> float | None:
-        """Return a public variance across the components, if one was given."""
-        return None
 
     def _read_rows(self, X, accept_sparse=False) -> np.ndarray:
         """Return the features of rows; any client may be in their column."""
@@ -471,7 +438,7 @@ class FederatedEstimator(
 
 
 @documented
-class FederatedDPPCA(FederatedEstimator):
+class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
     r"""Differentially private PCA of rows that are held by several clients.
 
     Every client releases components of its own rows, as :class:`~skdpspectral.DPPCA`
@@ -486,11 +453,10 @@ class FederatedDPPCA(FederatedEstimator):
         Number of components r, at most ``n_features`` and the rows of any client.
     {epsilon_of_clients}
     {delta_of_clients}
-    mechanism : "gaussian", Gaussian or SpikedModel, default="gaussian"
+    mechanism : "gaussian" or SpikedModel, default="gaussian"
         How each client releases its components. "gaussian" adds noise to the second
-        moment. The `noise_variance` of a
-        :class:`~skdpspectral.decomposition.Gaussian` is used by :meth:`get_covariance`.
-        :class:`~skdpspectral.decomposition.SpikedModel` is only private under a model.
+        moment. :class:`~skdpspectral.decomposition.SpikedModel` is only private under a
+        model.
     aggregation : {"projector", "matrix"}, default="projector"
         Content of the clients' messages. "projector": their components, p r numbers.
         "matrix": the full noisy second moment, or the noisy projector of a model, p (p
@@ -503,11 +469,9 @@ class FederatedDPPCA(FederatedEstimator):
         answer a second time, with 15 % of their :math:`\mu^2`, or half of it with a
         model. Without a model, pass
         :class:`~skdpspectral.decomposition.ComponentCovariance`, which sets
-        `projection_norm` and public `components`.
+        `projection_norm`.
     {client_feature}
     {bounds}
-    {clip_norm}
-    {scale}
     {center}
         With "shared", clients answer three more requests, for 7 % of their
         :math:`\mu^2`: the server finds a common center, and centers of sites that
@@ -516,8 +480,6 @@ class FederatedDPPCA(FederatedEstimator):
         up to unit norm. This needs no bounds. Where noise dominates, the error is about
         two thirds of that of pairs (:ref:`lemma-shared-center`). It requires
         ``mechanism="gaussian"``.
-    {n_jobs}
-        Threads share the clients, which helps if clients have many rows.
     {accountant}
         Each fit adds one entry per client.
     {noise_seed}
@@ -529,27 +491,24 @@ class FederatedDPPCA(FederatedEstimator):
         of clients is not one of the features.
     explained_variance_ : ndarray of shape (n_components,)
         With ``release="covariance"``, variances along the components in squared units
-        of the data (of the scaled features with ``scale="bounds"``). Otherwise, with
-        "gaussian" and ``aggregation="matrix"``, variances of the averaged second
-        moment: in units of the data with a `clip_norm`, else of rows scaled to a length
-        of at most 1.
+        of the data. Otherwise, with "gaussian" and ``aggregation="matrix"``, variances
+        of the averaged second moment of rows scaled to a length of at most 1.
     noise_variance_ : float
-        Variance across the components, in units of the data: the public variance of the
-        mechanism, or the weighted median of a model's private ones. With "gaussian",
-        the variance of the averaged second moment of clipped rows, if available.
+        Variance across the components, in squared units of the data: the public
+        variance of `release` or of a model, or the weighted median of a model's private
+        ones.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, set if both of
-        the above are known, and for the averaged second moment without `clip_norm`.
+        the above are known, and for the averaged second moment.
     {singular_values_}
         Each client's rows are centered at the client's own center.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers, weighted by their rows, in the units of the data.
         (Clients with offsets should subtract their own center from rows before
         transforming them.)
-    {scale_}
     {clients_}
-    client_weights_ : ndarray of shape (n_clients,) or None
-        Weights of the clients, with sum 1; None if components were given.
+    client_weights_ : ndarray of shape (n_clients,)
+        Weights of the clients, with sum 1.
     {rejected_}
     {n_components_}
     components_above_noise_ : int
@@ -559,7 +518,7 @@ class FederatedDPPCA(FederatedEstimator):
         counted in the average of all clients. With "projector", clients release only
         their last eigenvalue: the number is `n_components_` if that eigenvalue is above
         the noise at clients with half of the weights, and 0 otherwise. All components
-        of a model count. It is not set with public components.
+        of a model count.
     n_samples_ : int
         Total number of rows of all clients.
     {n_features_in_}
@@ -617,7 +576,7 @@ class FederatedDPPCA(FederatedEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
-        "mechanism": CLIENT_MECHANISMS,
+        "mechanism": [StrOptions({"gaussian"}), SpikedModel],
         "release": [StrOptions({"components", "covariance"}), ComponentCovariance],
     }
 
@@ -634,10 +593,7 @@ class FederatedDPPCA(FederatedEstimator):
         release="components",
         client_feature: int | str | None = None,
         bounds=None,
-        clip_norm: float | None = None,
-        scale: str | None = None,
         center="auto",
-        n_jobs: int | None = None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
     ) -> None:
@@ -651,58 +607,19 @@ class FederatedDPPCA(FederatedEstimator):
         self.release = release
         self.client_feature = client_feature
         self.bounds = bounds
-        self.clip_norm = clip_norm
-        self.scale = scale
         self.center = center
-        self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
 
     def _why_no_variances(self) -> str | None:
         """Return why not all variances of the data are released, or None."""
-        covariance, noise = self._covariance(), self._public_noise()
-        plain = not isinstance(self.mechanism, SpikedModel)
-        whole = plain and self.aggregation == "matrix"
-        if whole and self.clip_norm is not None:
+        if isinstance(self.release, str) and self.release == "components":
+            return 'release="components" releases none; set release="covariance"'
+        if isinstance(self.mechanism, SpikedModel):
             return None
-        if covariance is not None and (noise is not None or not plain):
+        if getattr(self.release, "noise_variance", None) is not None:
             return None
-        if covariance is None:
-            return (
-                'release="components" releases none; set release="covariance", or both '
-                'aggregation="matrix" and a clip_norm'
-            )
         return (
-            'mechanism="gaussian" releases none across the components; set '
-            'mechanism=Gaussian(noise_variance), or both aggregation="matrix" and a '
-            "clip_norm"
+            'mechanism="gaussian" releases none across the components; set the '
+            "noise_variance of a ComponentCovariance"
         )
-
-    def _public_noise(self) -> float | None:
-        noise = getattr(self.mechanism, "noise_variance", None)
-        return None if noise is None or isinstance(noise, str) else float(noise)
-
-    def _covariance(self) -> ComponentCovariance | None:
-        """Return `release` as an object; None if only components are released."""
-        if isinstance(self.release, str):
-            return ComponentCovariance() if self.release == "covariance" else None
-        return self.release
-
-    def _steps(self) -> Steps:
-        covariance = self._covariance()
-        if covariance is None:
-            return Steps(self.mechanism)
-        return Steps(
-            self.mechanism,
-            init=covariance.components,
-            init_name="components",
-            covariance=True,
-            projection_norm=covariance.projection_norm,
-        )
-
-    def _set_outcome(self, task: SpectralTask, found: Outcome) -> None:
-        super()._set_outcome(task, found)
-        self.client_weights_ = found.weights
-        vars(self).pop("components_above_noise_", None)
-        if found.components_above_noise is not None:
-            self.components_above_noise_ = found.components_above_noise

@@ -69,7 +69,7 @@ class Query:
 
     def bound(self, n_samples: int) -> tuple[float, float]:
         """Largest entry, by the root of 2 off a diagonal, and norm without noise."""
-        return (self.task.rows.second_radius**2,) * 2
+        return 1.0, 1.0
 
     def check(self, party: Any, reply: Any) -> None:
         """Refuse entries, or a norm, beyond the public bound and the noise."""
@@ -180,15 +180,14 @@ class Start(_AnyStart):
 
     def _check_numbers(self, party: Any, numbers: tuple) -> None:
         """Refuse eigenvalues beyond the trace over r, or over p, and the noise."""
-        p, rank = self.task.n_features, self.task.n_components
-        (last, others), trace = numbers, self.task.rows.second_radius**2
+        (last, others), p, rank = numbers, self.task.n_features, self.task.n_components
         noise = self.noise(party) * (math.sqrt(2.0 * p) + DEVIATIONS)
-        slack = ROUNDING * (trace + noise)
-        possible = -noise - slack <= last <= trace / rank + noise + slack
+        slack = ROUNDING * (1.0 + noise)
+        possible = -noise - slack <= last <= 1.0 / rank + noise + slack
         if rank == p:
             possible &= others == 0.0
         else:
-            possible &= -noise - slack <= others <= trace / p + noise + slack
+            possible &= -noise - slack <= others <= 1.0 / p + noise + slack
             possible &= others <= last + slack
         if not possible:
             raise MessageError(
@@ -200,8 +199,7 @@ class Start(_AnyStart):
         """Return what :ref:`lemma-weights` expects, from released eigenvalues."""
         rank, p = self.task.n_components, self.task.n_features
         (n, noise), (last, others) = rounds.sizes(self, replies), _numbers(replies)
-        least = _LEAST_SPIKE * self.task.rows.second_radius**2
-        scale = max(float(np.mean(np.abs(last))), least)
+        scale = max(float(np.mean(np.abs(last))), _LEAST_SPIKE)
         own = _kernels.inverse_variance_weights(2.0 / n + (noise / scale) ** 2)
         bulk = max(float(own @ others), 0.0)
         strength = _kernels.spike_strength(last - others, noise * np.sqrt(0.5 * p))
@@ -244,7 +242,7 @@ class ModelStart(_AnyStart):
 
     def __init__(self, task) -> None:
         super().__init__(task, "projector")
-        self.n_numbers = 2 if task.mechanism.unknown_spikes else 0
+        self.n_numbers = 2 if task.model.is_private else 0
 
     def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
         """Release components of the model."""
@@ -275,9 +273,9 @@ class ModelStart(_AnyStart):
 
     def variances(self, replies: list) -> tuple[float, float]:
         """Public variances, or weighted medians, which a few liars move little."""
-        mechanism = self.task.mechanism
         if not self.n_numbers:
-            return float(np.mean(mechanism.signal)), mechanism.noise
+            signal, noise = self.task.model.variances(self.task.n_components)
+            return float(np.mean(signal)), noise
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         mu = np.array([reply.mu for reply in replies])
         with np.errstate(over="ignore"):
@@ -336,13 +334,11 @@ class Power(_WithBasis):
 
     def use(self, rounds: Any, replies: list) -> None:
         """Average products by the inverse of their variances; keep a few features."""
-        (n, noise), bounds = rounds.sizes(self, replies), self.task.rows
-        variances = bounds.second_radius**4 / (self.task.n_features * n) + noise**2
-        weights = rounds.weigh(variances, replies)
+        n, noise = rounds.sizes(self, replies)
+        weights = rounds.weigh(1.0 / (self.task.n_features * n) + noise**2, replies)
         product = np.tensordot(weights, np.stack([r.values for r in replies]), axes=1)
         found = _kernels.truncated_basis(product, self.task.n_kept)
-        rounds.basis, values, rounds.support = found
-        rounds.values = values * bounds.variance_unit**2
+        rounds.basis, rounds.values, rounds.support = found
 
 
 class Within(_WithBasis):
@@ -351,11 +347,12 @@ class Within(_WithBasis):
     symmetric = True
 
     def __init__(self, task) -> None:
-        self._of_model = task.mechanism.spiked
+        self._of_model = task.model is not None
         release = "model_moment" if self._of_model else "projected_moment"
         super().__init__(task, release, (task.n_components,) * 2)
         if self._of_model:
-            self._most = max(task.mechanism.signal) + task.mechanism.noise
+            signal, noise = task.model.variances(task.n_components)
+            self._most = signal[0] + noise
         else:
             self._most = self.unit = task.projection_norm**2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,21 +20,6 @@ from ._federated_task import (
 
 # How far a stated cost may be from that of the plan.
 _CLAIM = 1e-4
-
-
-class Outcome(NamedTuple):
-    """What a session has found, in units of the data; None where it is not known."""
-
-    components: np.ndarray
-    mean: np.ndarray
-    explained_variance: np.ndarray | None
-    noise_variance: float | None
-    total_variance: float | None
-    components_above_noise: int | None
-    weights: np.ndarray | None
-    support: np.ndarray | None
-    clients: tuple[str, ...]
-    rejected: dict[str, str]
 
 
 class Rounds(Session):
@@ -189,38 +174,41 @@ class Rounds(Session):
             self._above_noise = self._start.above_noise(self, left, found)
         return self.basis
 
-    def outcome(self) -> Outcome:
-        """Return what was found once all is done."""
+    def outcome(self) -> dict[str, Any]:
+        """Return attributes of a fit, in the data's units; None where not known."""
         if not self.done:
             raise MessageError("the task is not done: there is no result yet")
         components = eigen.flip_signs(self.present_basis().T)
-        return Outcome(
-            components,
-            self.task.rows.to_data_units(self.mean),
-            *self._variances(components),
-            self._above_noise,
-            self._weights,
-            self.support,
-            self.clients if self._used is None else self._used,
-            dict(self.rejected),
-        )
+        clients = self.clients if self._used is None else self._used
+        values, noise, ratio = self._variances(components)
+        return {
+            "components_": components,
+            "n_components_": len(components),
+            "mean_": self.task.rows.to_data_units(self.mean),
+            "explained_variance_": values,
+            "noise_variance_": noise,
+            "explained_variance_ratio_": ratio,
+            "components_above_noise_": self._above_noise,
+            "client_weights_": self._weights,
+            "support_": self.support,
+            "n_rounds_": self.task.n_rounds or None,
+            "clients_": np.array(clients, dtype=object),
+            "rejected_": dict(self.rejected),
+        }
 
     def _variances(self, components: np.ndarray) -> tuple:
-        """Return variances along and across the components, and in all directions."""
-        task, values = self.task, self.values
-        rows, others = task.rows, task.n_features - len(components)
-        if task.mechanism.spiked:
-            noise = self._start.variances(self.first)[1] * rows.unit**2
-            total = None if values is None else float(values.sum()) + others * noise
-            return values, noise, total
-        unit_rows = rows.clip is None
-        if self._moment is None or (unit_rows and task.with_covariance):
-            return values, None, None
-        along, across = _kernels.moment_variances(self._moment, components)
-        values = along * rows.variance_unit**2 if values is None else values
-        noise = across * rows.variance_unit**2
-        total = float(values.sum()) + others * noise
-        return values, None if unit_rows else noise, total
+        """Return variances along and across the components, and shares of the first."""
+        task, values, noise = self.task, self.values, self.task.noise_variance
+        if task.model is not None:
+            noise = self._start.variances(self.first)[1]
+        across, averaged = noise, task.model is None and not task.with_covariance
+        if self._moment is not None and averaged:
+            along, across = _kernels.moment_variances(self._moment, components)
+            values = along if values is None else values
+        if values is None or across is None:
+            return values, noise, None
+        total = float(values.sum()) + (task.n_features - len(components)) * across
+        return values, noise, values / max(total, np.finfo(float).tiny)
 
     def result(self):
         """Return the fitted estimator of the whole task.

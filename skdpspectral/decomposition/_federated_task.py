@@ -18,32 +18,24 @@ from .._tables.columns import check_feature_names, refuse_masked
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
-from ._bounded_moments import PowerIteration, SecondMoment
+from ._bounded_moments import PowerIteration, RowBounds, SecondMoment
 from ._federated_queries import ModelStart, Power, Query, Start, Within
-from ._pca_mechanisms import design_components
 from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
+from ._spiked import SpikedModel
 
 # Raised whenever the same parameters would mean other releases, or other messages.
-_VERSION = 6
+_VERSION = 7
 # Largest number of features of a task: a limit on memory.
 _MOST_FEATURES = 2**24
 # Parameters that each client has of its own, or that no release depends on.
 _BUDGET = {"epsilon": 1.0, "delta": 1e-6}
-_OWN = ("accountant", "noise_seed", "n_jobs", "client_feature")
-_SHORTEST, _LONGEST = 1e-60, 1e60
-
-
-class Steps(NamedTuple):
-    """Parameters that only one of the estimators has, in units of the data."""
-
-    mechanism: Any = "gaussian"
-    n_rounds: int = 0
-    n_nonzero_features: int | None = None
-    # Public rows to start from, and the name of their parameter.
-    init: Any = None
-    init_name: str = "init"
-    covariance: bool = False
-    projection_norm: float | None = None
+_OWN = ("accountant", "noise_seed", "client_feature")
+# Parameters that only one of the estimators has.
+_ALONE = {
+    **{"mechanism": "gaussian", "release": "components"},
+    **{"n_rounds": 0, "n_nonzero_features": None, "init": "private"},
+}
+_SMALLEST, _LARGEST = 1e-60, 1e60
 
 
 class Registration(NamedTuple):
@@ -84,7 +76,7 @@ class SpectralTask(Task):
     estimator : FederatedDPPCA or SparseDPPCA
         Unfitted estimator with all parameters; it is not changed. Its `epsilon` and
         `delta` must be the defaults, because each client has its own budget. Its
-        `accountant`, `noise_seed`, `n_jobs` and `client_feature` are ignored.
+        `accountant`, `noise_seed` and `client_feature` are ignored.
     n_features : int
         Number of features, without a column of clients.
     feature_names : sequence of str or None, default=None
@@ -122,7 +114,7 @@ class SpectralTask(Task):
     """
 
     def __init__(self, estimator, n_features, *, feature_names=None):
-        if not hasattr(estimator, "_steps"):
+        if not hasattr(estimator, "_fitted_by"):
             raise TypeError("estimator must be a FederatedDPPCA or a SparseDPPCA")
         for name, default in _BUDGET.items():
             if getattr(estimator, name) != default:
@@ -147,25 +139,33 @@ class SpectralTask(Task):
         check_client_weights(
             weights, [*weights] if isinstance(weights, Mapping) else ()
         )
-        steps = estimator._steps()
-        own = ("bounds", "clip_norm", "center", "scale")
-        self.rows, self.mechanism = design_components(
-            *(steps.mechanism, rank, p, steps.covariance),
-            **{name: getattr(estimator, name) for name in own},
+        named = estimator.get_params(deep=False)
+        given = {**_ALONE, **named}
+        release, init = given["release"], given["init"]
+        self.with_covariance = not (
+            isinstance(release, str) and release == "components"
         )
-        self.n_rounds, self.with_covariance = int(steps.n_rounds), steps.covariance
+        self.model: SpikedModel | None = None
+        center = estimator.center
+        if isinstance(given["mechanism"], SpikedModel):
+            self.model = given["mechanism"]
+            self.model.check(rank, p, self.with_covariance)
+            # The model states that the mean is zero, or takes it off.
+            center = "none" if center == "auto" else center
+        self.rows = RowBounds(p, bounds=estimator.bounds, center=center)
+        self.n_rounds = int(given["n_rounds"])
+        noise = getattr(release, "noise_variance", None)
+        self.noise_variance = None if noise is None else float(noise)
         self.by_matrix = estimator.aggregation == "matrix"
-        self._check(steps)
-        self.projection_norm = self._length(steps.projection_norm)
-        self.n_kept = self._kept(steps.n_nonzero_features)
-        self.start_basis = None
-        if steps.init is not None:
-            self.start_basis = self._basis_of(steps.init, steps.init_name)
+        length = getattr(release, "projection_norm", None)
+        self.start_basis = None if isinstance(init, str) else self._basis_of(init)
+        self._check(length)
+        self.projection_norm = self._length(length)
+        self.n_kept = self._kept(given["n_nonzero_features"])
         # Made once for all clients of so many rows, and of such a budget.
         self._statistics: dict[int, Statistic] = {}
         self._plans: dict[tuple, PrivacyPlan] = {}
         self.queries = self._in_order()
-        named = estimator.get_params(deep=False)
         for name in (*_BUDGET, *_OWN):
             del named[name]
         form = {
@@ -177,32 +177,30 @@ class SpectralTask(Task):
         }
         self._agree(json.loads(json.dumps(form, default=json_default)))
 
-    def _check(self, steps: Steps) -> None:
+    def _check(self, length: float | None) -> None:
         """Refuse parameters that contradict each other."""
-        rows, spiked = self.rows, self.mechanism.spiked
-        start, length = steps.init is None, steps.projection_norm
-        bounded = rows.box is not None or rows.clip is not None
-        bounded = bounded or rows.center != "none"
+        rows, model = self.rows, self.model
+        given = length is not None or self.noise_variance is not None
         refused = {
-            "bounds, clip_norm, scale and center are not used with "
-            "mechanism=SpikedModel(...), whose rows are not bounded and have mean "
-            'zero, or any with SpikedModel(mean="unknown"); leave them out': (
-                spiked and bounded
+            "bounds and center are not used with mechanism=SpikedModel(...), whose "
+            "rows are not bounded and have mean zero, or any with "
+            'SpikedModel(mean="unknown"); leave them out': (
+                model is not None and (rows.box is not None or rows.center != "none")
             ),
-            f"{steps.init_name} and projection_norm are not used with "
-            "mechanism=SpikedModel(...), whose projections are not clipped; leave "
-            "them as None": spiked and not (start and length is None),
+            "projection_norm and noise_variance are not used with "
+            "mechanism=SpikedModel(...), whose projections are not clipped; leave them "
+            "as None": model is not None and given,
             'aggregation="matrix" needs public variances of a SpikedModel: state '
             "signal_variance and noise_variance": (
-                self.mechanism.unknown_spikes and self.by_matrix
+                model is not None and model.is_private and self.by_matrix
             ),
             'release="covariance" requires a projection_norm for this mechanism: '
             "set release=ComponentCovariance(projection_norm)": (
-                steps.covariance and length is None and not spiked
+                self.with_covariance and length is None and model is None
             ),
             'center="shared" requires mechanism="gaussian" and components that are '
             'released in one step; use center="pairs"': (
-                self.shared and (not start or self.n_rounds > 0)
+                self.shared and self.n_rounds > 0
             ),
         }
         for said, wrong in refused.items():
@@ -214,9 +212,9 @@ class SpectralTask(Task):
         if length is None:
             return None
         scaled = check_real("projection_norm", length) / self.rows.unit
-        if not _SHORTEST <= scaled <= _LONGEST:
+        if not _SMALLEST <= scaled <= _LARGEST:
             raise ValueError(
-                f"projection_norm must be in [{_SHORTEST:g}, {_LONGEST:g}] in units of "
+                f"projection_norm must be in [{_SMALLEST:g}, {_LARGEST:g}] in units of "
                 f"the bounded rows, got {scaled}"
             )
         return scaled
@@ -232,9 +230,9 @@ class SpectralTask(Task):
             )
         return int(kept)
 
-    def _basis_of(self, init, name: str) -> np.ndarray:
+    def _basis_of(self, init) -> np.ndarray:
         """Return orthonormal columns that span public rows, or an error."""
-        refuse_masked(init, name)
+        refuse_masked(init, "init")
         try:
             start = np.asarray(init)
             start = start.astype(np.float64) if start.dtype.kind in "iufO" else None
@@ -243,12 +241,12 @@ class SpectralTask(Task):
         shape = (self.n_components, self.n_features)
         if start is None or start.shape != shape or not np.isfinite(start).all():
             raise ValueError(
-                f"{name} must be finite public numbers of shape (n_components, "
+                "init must be finite public numbers of shape (n_components, "
                 f"n_features) = {shape}"
             )
         if not _kernels.independent_columns(start.T):
             raise ValueError(
-                f"{name} must have linearly independent rows, and none of them zero"
+                "init must have linearly independent rows, and none of them zero"
             )
         return _kernels.orthonormal_columns(start.T)[0]
 
@@ -264,7 +262,7 @@ class SpectralTask(Task):
             queries += [AskLengths(self), AskCenter(self, 1), AskCenter(self, 2)]
         if self.start_basis is None:
             start = CenteredStart if self.shared else Start
-            queries.append(ModelStart(self) if self.mechanism.spiked else start(self))
+            queries.append(ModelStart(self) if self.model else start(self))
         queries += [Power(self, t) for t in range(1, self.n_rounds + 1)]
         return (*queries, *([Within(self)] if self.with_covariance else []))
 
@@ -312,8 +310,9 @@ class SpectralTask(Task):
 
     def _statistic_of(self, n_samples: int) -> Statistic:
         rows, rank, covariance = self.rows, self.n_components, self.with_covariance
-        if self.mechanism.spiked:
-            return self.mechanism.of_model(rows, n_samples, rank, covariance)
+        if self.model is not None:
+            given = n_samples, self.n_features, rank, covariance
+            return self.model.statistic(*given)
         more = self.start_basis is None, self.n_rounds, covariance
         steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
         return SharedCenter(rows, n_samples, steps) if self.shared else steps

@@ -47,49 +47,10 @@ def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return along, np.maximum(row_squares(rows) - along, 0.0)
 
 
-def residual(rows, scores: np.ndarray, components: np.ndarray) -> np.ndarray:
-    """Return dense rows minus their projection on orthonormal rows, in float64.
-
-    `scores` are rows times components; sparse rows must have no duplicate entries.
-    """
-    part = scores @ components
-    if sparse.issparse(rows):
-        np.negative(part, out=part)
-        entries = rows.tocoo()
-        part[entries.row, entries.col] += entries.data
-        return part
-    return np.subtract(rows, part, out=part)
-
-
 def leading_first(within: np.ndarray, vectors: np.ndarray):
     """Rotate orthonormal rows to the principal axes of a matrix within them."""
     values, rotation = np.linalg.eigh(within)
     return values[::-1].copy(), flip_signs(rotation.T[::-1] @ vectors)
-
-
-# Nodes of the quadrature on a logarithmic scale, and its half-width.
-_NODES, _REACH = 400, 25.0
-
-
-def unit_row_moments(along: float, across: float, rank: int, degrees: int):
-    r"""Return moments of :math:`z = x / \|x\|` for x with two different variances.
-
-    The first `rank` directions have variance `along`, and `degrees` others `across`.
-    Returns :math:`E z_1^2 - E z_2^2` and :math:`E z_1^2 z_2^2`, for one direction of
-    each kind, from :math:`q^{-k} = \int t^{k-1} e^{-tq} dt / (k-1)!` for :math:`q =
-    \|x\|^2`, whose Laplace transform is a product.
-    """
-    total = rank * along + degrees * across
-    t = np.exp(np.linspace(-_REACH, _REACH, _NODES)) / total
-    weight = t * 2.0 * _REACH / (_NODES - 1)
-    log_transform = -0.5 * (
-        rank * np.log1p(2.0 * along * t) + degrees * np.log1p(2.0 * across * t)
-    )
-    transform = np.exp(log_transform) * weight
-    first, second = along / (1.0 + 2.0 * along * t), across / (1.0 + 2.0 * across * t)
-    gap = np.sum(transform * (first - second))
-    cross = np.sum(transform * t * first * second)
-    return float(gap), float(cross)
 
 
 def top_right_vectors(X, rank: int) -> np.ndarray:

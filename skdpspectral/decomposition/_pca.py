@@ -9,7 +9,11 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
+from .._base.densities import DensityMixin, has_variances
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
@@ -17,18 +21,12 @@ from .._linalg import eigen
 from .._statistics.centered import PAIRED, Centered, Fit
 from .._statistics.moments import Moment, Origin, Rows
 from .._tables.clipping import make_box, units_within
-from .._tables.table import deferred_rows
-from ..accounting import PrivacyAccountant, gaussian_mu
-from ..mechanisms import Concern, Remark, check_count
+from .._tables.table import check_rows, check_scores, deferred_rows, map_rows, saturated
+from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
+from ..accounting._errors import warn
+from ..mechanisms import Concern, Remark
 from . import _kernels
-from ._pca_mechanisms import (
-    MODEL_CONSTRAINTS,
-    SpikedModel,
-    design_components,
-    public_guesses,
-)
 from ._power_step import WIDE, PowerStep
-from ._projection import ProjectionMixin, VariancesMixin
 
 # Most components that are kept where their number is released.
 MOST_COMPONENTS = 50
@@ -55,29 +53,79 @@ class UnitPairs(Fit):
         return self.moment, origin, self.moment.run(release, X, origin), ()
 
 
-def expected_distance(fit: Fit, rank: int, signal: float, noise: float) -> float:
-    """Expected distance of unit rows of a normal law about a center, to first order.
-
-    `signal` and `noise` are variances along the components beyond the noise, and across
-    them, in units of the rows.
-    """
-    rows, paired, moment = fit.rows, True, getattr(fit, "moment", None)
-    if isinstance(fit, Centered):
-        branch = fit.branches[fit.chosen[0]]
-        moment, paired = branch.last, branch.course is None and fit.center != "none"
-    law = signal + noise, noise, rank, rows.p - rank
-    gap, sampling = _kernels.unit_row_moments(*law)
-    sampling /= rows.n
-    if paired:  # of pairs that share rows
-        sampling *= 1.0 + 0.5 * rows.n / rows.n_pairs
-    entries = 2.0 * rank * (rows.p - rank)
-    along = rank * (signal + noise) / (rank * signal + rows.p * noise)
-    error = entries * (sampling + moment.across(paired, along) ** 2) / gap**2
-    return math.sqrt(min(error, 2.0 * min(rank, rows.p - rank)))
-
-
 # Methods that need variances, which components do not release.
 _OF_COVARIANCES = ("score", "score_samples", "get_covariance", "mahalanobis")
+
+
+@documented
+class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Methods of estimators with components, a center and scales of features."""
+
+    def _read_rows(self, X, accept_sparse=False):
+        """Return the features of rows after a fit."""
+        return check_rows(
+            self, X, reset=False, accept_sparse=accept_sparse, in_blocks=True
+        )
+
+    def _warned_of_noise(self, said: str) -> Remark:
+        """Warn that components may be noise; return the remark about it."""
+        warn(said, NoisyFitWarning)
+        return Remark(f"{said}.", Concern.NOISE)
+
+    def transform(self, X):
+        """Project rows on the components.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows with the same columns as in :meth:`fit`. They are neither clipped nor
+            scaled to unit norm. Arrays that :meth:`fit` reads block by block are also
+            read block by block here.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Scores in the precision of X. They stay finite even on overflow.
+        """
+        check_is_fitted(self)
+        X = self._read_rows(X, accept_sparse=True)
+        precision = np.float32 if X.dtype == np.float32 else np.float64
+        components = self.components_
+        if getattr(self, "scale_", None) is not None:
+            components = components / self.scale_
+        offset = (components @ self.mean_).astype(precision)
+        axes = components.T.astype(precision)
+
+        def scores(block):
+            block = block.astype(precision, copy=False)
+            return saturated(np.asarray(block @ axes) - offset)
+
+        with np.errstate(all="ignore"):
+            return map_rows(scores, X)
+
+    def inverse_transform(self, X):
+        """Map scores back to the space of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Scores as returned by :meth:`transform`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The nearest points in the affine space spanned by the components.
+        """
+        check_is_fitted(self)
+        X = check_scores(X, self.n_components_)
+        components = self.components_
+        if getattr(self, "scale_", None) is not None:
+            components = components * self.scale_
+        return X @ components.astype(X.dtype) + self.mean_.astype(X.dtype)
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
 
 
 def check_rank(n_components, n_samples: int, n_features: int) -> None:
@@ -100,51 +148,65 @@ class TableComponents(ProjectionMixin, TableEstimator):
         tags.input_tags.sparse = self._takes_sparse_rows()
         return tags
 
-    def expected_error(
-        self, n_samples, n_features, *, signal_variance, noise_variance=1.0
-    ):
-        """Predict the distance between private and true components, without data.
 
-        Parameters
-        ----------
-        n_samples, n_features : int
-            Shape of the rows.
-        signal_variance : float
-            Variance along each component beyond `noise_variance`. Use a guess, or an
-            estimate from similar public rows; never estimate it from the private rows.
-        noise_variance : float, default=1.0
-            Variance across the components.
+class ComponentsMixin(DensityMixin):
+    """Methods of estimators whose model has components, and one variance across."""
+
+    @property
+    def singular_values_(self) -> np.ndarray:
+        """Singular values of the centered rows, of shape (n_components,).
+
+        ``sqrt(n_samples_ * explained_variance_)``, available if the variances describe
+        the data. Variances are divided by n_samples, not by ``n_samples - 1``.
+        """
+        check_is_fitted(self)
+        has_variances(self)
+        return np.sqrt(self.n_samples_ * np.maximum(self.explained_variance_, 0.0))
+
+    def _model_variances(self) -> tuple[np.ndarray, float, np.ndarray]:
+        """Return positive variances along and across components, and units."""
+        check_is_fitted(self)
+        scale, noise = getattr(self, "scale_", None), self.noise_variance_
+        units = np.ones(self.components_.shape[1]) if scale is None else scale
+        largest = max(noise, float(self.explained_variance_.max()))
+        noise = max(noise, np.finfo(float).eps * largest, np.finfo(float).tiny)
+        return np.maximum(self.explained_variance_, noise), noise, units
+
+    @available_if(has_variances)
+    def get_covariance(self):
+        r"""Covariance of the data.
 
         Returns
         -------
-        float
-            Expected :func:`~skdpspectral.metrics.subspace_distance` to first order,
-            including statistical and privacy error, for Gaussian rows with a known
-            center. It is capped at the largest possible distance. Values above about
-            0.5 only indicate that there are too few rows.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or `n_components` is "auto".
-
-        Examples
-        --------
-        >>> from skdpspectral import DPPCA
-        >>> pca = DPPCA(n_components=1, epsilon=1.0)
-        >>> round(pca.expected_error(5000, 50, signal_variance=10.0), 3)
-        0.082
+        ndarray of shape (n_features, n_features)
+            :math:`U \Lambda U' + \sigma^2 I` with the released variances, in units of
+            the data.
         """
-        self._check_parameters()
-        n_features = check_count("n_features", n_features)
-        statistic = self._statistic(check_count("n_samples", n_samples), n_features)
-        plan = self._planned(statistic)
-        if self.n_components == "auto" or self.n_components >= n_features:
-            raise ValueError(
-                "expected_error requires n_components to be a number below n_features"
-            )
-        guesses = public_guesses(signal_variance, noise_variance, self._unit(statistic))
-        return self._expected_error(statistic, plan, *guesses)
+        values, noise, units = self._model_variances()
+        components = self.components_ * units
+        out = (components.T * (values - noise)) @ components
+        out[np.diag_indices_from(out)] += noise * units**2
+        return out
+
+    def _precision(self) -> np.ndarray:
+        values, noise, units = self._model_variances()
+        components = self.components_ / units
+        out = (components.T * (1.0 / values - 1.0 / noise)) @ components
+        out[np.diag_indices_from(out)] += 1.0 / (noise * units**2)
+        return out
+
+    def _law(self):
+        values, noise, units = self._model_variances()
+
+        def squares(block):
+            rows = (block - self.mean_) / units
+            scores = rows @ self.components_.T
+            return np.vecdot(rows, rows) / noise + scores**2 @ (1 / values - 1 / noise)
+
+        log_det = float(np.sum(np.log(values)))
+        log_det += (len(units) - len(values)) * math.log(noise)
+        log_det += 2.0 * float(np.sum(np.log(units)))
+        return squares, log_det + len(units) * math.log(2.0 * math.pi)
 
 
 @documented
@@ -241,8 +303,7 @@ class DPPCA(TableComponents):
     (:ref:`lemma-pair-moment`). Parts of lengths, clipped means and votes before it cost
     a small share of the budget (:ref:`lemma-length-parts`,
     :ref:`lemma-shrinking-center`, :ref:`lemma-shared-votes`). The noise is calibrated
-    by the exact privacy curve of the Gaussian mechanism. :meth:`expected_error`
-    predicts the error without data.
+    by the exact privacy curve of the Gaussian mechanism.
 
     References
     ----------
@@ -320,17 +381,6 @@ class DPPCA(TableComponents):
             paired = self.center != "none"
             last = partial(PowerStep.of_rank, rank=int(rank), paired=paired)
         return Centered(rows, mu, self.center, last)
-
-    def _unit(self, statistic) -> float:
-        return 1.0 if self.scale is not None else statistic.rows.unit
-
-    def _expected_error(self, statistic, plan, signal: float, noise: float) -> float:
-        if self.scale == "ranks":
-            raise ValueError(
-                "expected_error requires variances in the units of the data, but ranks "
-                "have no units; fit simulated rows of the same shape instead"
-            )
-        return expected_distance(statistic, self.n_components, signal, noise)
 
     def _takes_sparse_rows(self) -> bool:
         """Return whether bounding rows leaves zeros where they are."""
@@ -416,186 +466,3 @@ class DPPCA(TableComponents):
         if self.bounds is not None:
             return units_within(self.bounds)
         return 'If features have different units, set scale="ranks". '
-
-
-@documented
-class SpikedPCA(VariancesMixin, TableComponents):
-    r"""PCA whose guarantee is **for a model of the data**, as in papers on it.
-
-    Noise is added to the projector on the components. Rows are not bounded. The
-    guarantee only holds for independent Gaussian rows with a common mean and the spiked
-    covariance stated here, when one row is replaced by another row of this model
-    (:ref:`theorem-spiked-projector`). For other data the fit is not private at all. If
-    the theorem gives no bound, for example for few rows or a weak signal, the fit
-    raises an error. Use it to compare with the papers, and :class:`~skdpspectral.DPPCA`
-    for data. Read more in the :ref:`user guide <spiked_pca>`.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Number of components, below the number of features.
-    signal_variance : float, array-like of shape (n_components,) or "private"
-        Public variance along the components beyond `noise_variance`, in squared units
-        of the data. "private", the default, assumes one unknown variance that is equal
-        for all components. Half of the rows then vote on a lower bound on it, which
-        sets the noise, for a fifth of the budget and a larger sensitivity
-        (:ref:`theorem-private-variances`).
-    noise_variance : float or "private", default="private"
-        Public variance across the components. Both variances must be "private" if one
-        is.
-    {epsilon}
-    {delta}
-    mean : {"zero", "unknown"}, default="zero"
-        "zero": rows are measured from the origin; rows centered elsewhere do not follow
-        the model. "unknown": rows are measured from their own mean, which can be any
-        point, at the cost of one row (:ref:`lemma-own-mean`). The mean is not released,
-        and rows must be dense.
-    release : {"components", "covariance"}, default="components"
-        "covariance" also releases the covariance within the components, for half of the
-        budget. It requires public variances.
-    calibration : {"exact", "paper"}, default="exact"
-        "paper" is meant for figures: it uses the classical bound with epsilon and delta
-        halved, and first-order sensitivities as printed in the papers. ``privacy_`` and
-        the ledger state the epsilon that a theorem proves for this noise. If it is
-        larger than `epsilon`, as it often is, a
-        :class:`~skdpspectral.PrivacyLeakWarning` is issued.
-    sensitivity_constant : float or None, default=None
-        Constant of the papers' sensitivities, which the papers do not specify. It is
-        only used with ``calibration="paper"``, and None means 1. With q =
-        `noise_variance` / `signal_variance`, the default gives the projector's noise of
-        Cai et al., with q + sqrt(q); a constant of sqrt(q (q + 1)) / (q + sqrt(q))
-        gives the noise of Li et al. (2024).
-    {accountant}
-    {noise_seed}
-
-    Attributes
-    ----------
-    components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, leading first. The largest entry of each is positive.
-    explained_variance_ : ndarray of shape (n_components,)
-        Variances along the components: those of the model, or released ones.
-    explained_variance_ratio_ : ndarray of shape (n_components,)
-        `explained_variance_` divided by the variance in all directions.
-    noise_variance_ : float
-        Variance across the components.
-    mean_ : ndarray of shape (n_features,)
-        The origin.
-    {singular_values_}
-    {n_components_}
-    {n_samples_}
-    {n_features_in_}
-    {feature_names_in_}
-    {privacy_}
-
-    See Also
-    --------
-    DPPCA : Components with a guarantee for any data.
-    SpikedModel : The same model of the rows of clients.
-
-    References
-    ----------
-    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
-    spiked covariance matrices, algorithm 1.
-
-    Examples
-    --------
-    >>> from skdpspectral.decomposition import SpikedPCA
-    >>> pca = SpikedPCA(1, signal_variance=50.0, noise_variance=1.0)
-    >>> print(pca.privacy_plan(10_000, 20).assumption)
-    spiked-gaussian
-    """
-
-    assumption: ClassVar = SpikedModel.assumption
-    _array_parameters: ClassVar[tuple[str, ...]] = ("signal_variance",)
-    _parameter_constraints: ClassVar[dict] = {
-        **TableEstimator._privacy_constraints,
-        **MODEL_CONSTRAINTS,
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "release": [StrOptions({"components", "covariance"})],
-    }
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        signal_variance: Any = "private",
-        noise_variance: float | str = "private",
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        mean: str = "zero",
-        release: str = "components",
-        calibration: str = "exact",
-        sensitivity_constant: float | None = None,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-    ) -> None:
-        self.n_components = n_components
-        self.signal_variance = signal_variance
-        self.noise_variance = noise_variance
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mean = mean
-        self.release = release
-        self.calibration = calibration
-        self.sensitivity_constant = sensitivity_constant
-        self.accountant = accountant
-        self.noise_seed = noise_seed
-
-    def _model(self) -> SpikedModel:
-        names = SpikedModel._get_param_names()
-        return SpikedModel(**{n: getattr(self, n) for n in names if hasattr(self, n)})
-
-    def _why_no_variances(self) -> None:
-        """Return None: the model has variances."""
-
-    def _unit(self, statistic) -> float:
-        return statistic.bounds.unit
-
-    def _expected_error(self, statistic, plan, signal: float, noise: float) -> float:
-        return statistic.expected_error(plan, signal, noise)
-
-    def _takes_sparse_rows(self) -> bool:
-        return self.mean != "unknown"
-
-    def _statistic(self, n_samples: int, n_features: int):
-        """Return what a fit of that shape releases, from public numbers alone."""
-        check_rank(self.n_components, n_samples, n_features)
-        rank, covariance = int(self.n_components), self.release == "covariance"
-        nothing = {"bounds": None, "clip_norm": None, "scale": None, "center": "none"}
-        chosen = self._model(), rank, n_features, covariance
-        bounds, mechanism = design_components(*chosen, **nothing)
-        return mechanism.of_model(bounds, n_samples, rank, covariance)
-
-    @unweighted
-    def fit(self, X, y=None, *, users=None) -> Self:
-        """Release the leading components of X.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            {X_by_block}
-            With private variances, blocks are read into memory.
-        {y_ignored}
-        {users_of_rows}
-
-        {outcome_of_fit}
-        """
-        with self._unchanged_on_error():
-            self._check_parameters()
-            # Halves of rows are cut from what is whole.
-            how = {"accept_sparse": self._takes_sparse_rows()}
-            how["in_blocks"] = not self._model().is_private
-            unread = self._by_user(deferred_rows(self, X, **how), users)
-            n_samples, n_features = unread.shape
-            statistic = self._statistic(n_samples, n_features)
-            plan = self._planned(statistic, in_fit=True)
-            # It is charged here, and values are read from here on.
-            release, rows = self._start_release(plan, unread, n_public=n_samples)
-            found = statistic.run(release, rows)
-            self.components_, self.explained_variance_ = found.vectors, found.values
-            self.explained_variance_ratio_ = found.values / found.total
-            self.noise_variance_ = float(found.noise)
-            self.mean_ = np.zeros(n_features)
-            self.n_components_, self.n_samples_ = len(found.vectors), n_samples
-            self.privacy_ = plan
-        return self

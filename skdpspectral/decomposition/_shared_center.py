@@ -160,7 +160,7 @@ class SharedCenter(Combination):
         """Largest eigenvalue of the noise on the moment, over that of rows."""
         noise = getattr(plan["second_moment"], "noise_std", 0.0)
         size = math.sqrt(2.0 * self.bounds.n_features)
-        return size * noise / self.bounds.second_radius**2
+        return size * noise
 
 
 class _AskAbout(Query):
@@ -220,8 +220,7 @@ class AskLengths(Query):
         """Read typical lengths, and ask for means within them."""
         replies = rounds.weighing(replies)
         shares = np.stack([reply.values for reply in replies])
-        given = *_precisions(self, rounds, replies), self.task.rows.clip
-        rounds.typical = Typical.of(shares, *given)
+        rounds.typical = Typical.of(shares, *_precisions(self, rounds, replies))
         rounds.columns = [rounds.typical.first()]
 
 
@@ -241,10 +240,6 @@ class AskCenter(_AskAbout):
         rows.mean = steps.run(rows.release, rows.X, *asked)
         rows.column = given
         return (), rows.mean
-
-    def bound(self, n_samples: int) -> tuple[float, float]:
-        """Those of a mean of rows over their radius."""
-        return 1.0, 1.0
 
     def use(self, rounds: Any, replies: list) -> None:
         """Ask for second means about the first; then tell all clients what is found."""
@@ -312,8 +307,8 @@ class Typical:
         return self.short < 2.0
 
     @classmethod
-    def of(cls, shares: np.ndarray, noise: np.ndarray, n_rows: np.ndarray, clip):
-        """Read histograms of clients, of shape (m, 2, N_OCTAVES); `clip` is public."""
+    def of(cls, shares: np.ndarray, noise: np.ndarray, n_rows: np.ndarray):
+        """Read histograms of clients, of shape (m, 2, N_OCTAVES)."""
         weights = _kernels.inverse_variance_weights(noise**2 + 1.0 / n_rows)
         spread = float(np.linalg.norm(weights * noise))
         averages = np.tensordot(weights, shares, axes=1)
@@ -321,9 +316,6 @@ class Typical:
         typical, reach, is_seen = typical_lengths(averages, spread)
         if spread > _MOST_NOISE or not is_seen or seen.sum() <= 0.5 * HALF:
             return cls(1.0, 1.0, _SQUARES[1], 0.0)
-        if clip is not None:
-            # Rows keep their lengths: only the clip compares with an error.
-            return cls(typical, reach, 0.0, clip**-2.0)
         places, seen = LOW + np.arange(N_OCTAVES), seen / seen.sum()
         far = places >= math.log2(_SHORT * typical)
         inverse = float(seen[far] @ 4.0 ** (math.log2(typical) - places[far]))

@@ -11,8 +11,6 @@ from .._base.estimator import Seed
 from .._base.sklearn_compat import Interval, StrOptions
 from ..accounting import PrivacyAccountant
 from ._federated_pca import FederatedEstimator
-from ._federated_server import Outcome
-from ._federated_task import SpectralTask, Steps
 
 
 @documented
@@ -51,12 +49,8 @@ class SparseDPPCA(FederatedEstimator):
     {weights}
     {client_feature}
     {bounds}
-    {clip_norm}
-    {scale}
     {center}
         "shared" is not available here.
-    {n_jobs}
-        Threads share the clients, which helps if clients have many rows.
     {accountant}
         Each fit adds one entry per client.
     {noise_seed}
@@ -69,19 +63,13 @@ class SparseDPPCA(FederatedEstimator):
         Mask of the features that the components use, released directly.
     explained_variance_ : ndarray of shape (n_components,)
         Singular values of the average of the last round. They estimate the variances
-        along the components, with an upward bias due to noise. With ``clip_norm=None``
-        they describe unit rows, and otherwise they are in squared units of the data.
+        along the components of rows scaled to unit norm, with an upward bias due to
+        noise.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, which is only
         known with a private start from "matrix".
-    noise_variance_ : float
-        Variance across the components from that start, in squared units of the data.
-        Only set with a `clip_norm`.
-    {singular_values_}
-        Each client's rows are centered at the client's own center.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers, weighted by their rows, in the units of the data.
-    {scale_}
     {clients_}
     {rejected_}
     {n_components_}
@@ -104,10 +92,10 @@ class SparseDPPCA(FederatedEstimator):
     of clients and their numbers of rows are public. One fit costs as much as its most
     expensive client, because clients' rows are disjoint, which is checked.
 
-    Rows have norm at most c (1 for unit rows). For Q with orthonormal columns the
-    product :math:`S Q` has sensitivity :math:`\sqrt2 c^2 / n`, or :math:`c^2 / n` for
-    one column (:ref:`lemma-power-product`). A client orthonormalizes every basis that
-    it receives. The rounds and the private start share :math:`\mu^2` equally.
+    Rows have norm at most 1. For Q with orthonormal columns the product :math:`S Q` has
+    sensitivity :math:`\sqrt2 / n`, or :math:`1 / n` for one column
+    (:ref:`lemma-power-product`). A client orthonormalizes every basis that it receives.
+    The rounds and the private start share :math:`\mu^2` equally.
 
     References
     ----------
@@ -149,10 +137,7 @@ class SparseDPPCA(FederatedEstimator):
         weights="optimal",
         client_feature: int | str | None = None,
         bounds=None,
-        clip_norm: float | None = None,
-        scale: str | None = None,
         center="auto",
-        n_jobs: int | None = None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
     ) -> None:
@@ -167,36 +152,6 @@ class SparseDPPCA(FederatedEstimator):
         self.weights = weights
         self.client_feature = client_feature
         self.bounds = bounds
-        self.clip_norm = clip_norm
-        self.scale = scale
         self.center = center
-        self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
-
-    def _why_no_variances(self) -> str | None:
-        """Return why variances of the data are not all released, or None."""
-        private = isinstance(self.init, str) and self.init == "private"
-        if self.clip_norm is None:
-            return (
-                "with clip_norm=None they are variances of unit rows; set a clip_norm"
-            )
-        if private and self.aggregation == "matrix":
-            return None
-        return (
-            "the variance across the components comes only from the private start; "
-            'leave init="private" and aggregation="matrix"'
-        )
-
-    def _steps(self) -> Steps:
-        private = isinstance(self.init, str)
-        return Steps(
-            n_rounds=self.n_rounds,
-            n_nonzero_features=self.n_nonzero_features,
-            init=None if private else self.init,
-        )
-
-    def _set_outcome(self, task: SpectralTask, found: Outcome) -> None:
-        super()._set_outcome(task, found)
-        self.support_ = found.support
-        self.n_rounds_ = task.n_rounds

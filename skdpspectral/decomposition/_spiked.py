@@ -11,19 +11,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri
+from sklearn.base import BaseEstimator
 
 from .. import sensitivity
+from .._base.documented import documented
+from .._base.estimator import Seed, Self, TableEstimator, unweighted
+from .._base.sklearn_compat import Interval, StrOptions
+from .._base.strategies import register
 from .._linalg import eigen, walks
+from .._statistics.moments import plan_second_moment
 from .._statistics.statistic import Statistic, Votes, mean_summation_error
-from .._tables.clipping import clip_rows
+from .._tables.clipping import clip_rows, normalize_rows
+from .._tables.columns import as_numbers, refuse_masked
 from .._tables.files import map_table
-from ..accounting import calibrate_gaussian, gaussian_epsilon, gaussian_mu, split_mu
+from .._tables.table import deferred_rows
+from ..accounting import (
+    PrivacyAccountant,
+    calibrate_gaussian,
+    gaussian_epsilon,
+    gaussian_mu,
+    split_mu,
+)
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import (
     Assumption,
@@ -33,9 +48,10 @@ from ..mechanisms import (
     Neighbors,
     PrivacyPlan,
     Remark,
+    check_real,
 )
 from . import _kernels
-from ._bounded_moments import RowBounds, SecondMoment
+from ._pca import ComponentsMixin, TableComponents, check_rank
 
 # Steps of the bisections, on a logarithmic scale.
 STEPS = 12
@@ -71,88 +87,58 @@ class Cell(NamedTuple):
 class PrivateScales(Statistic):
     """Two variances, from noisy medians of lengths.
 
-    Each step releases how many more rows than wanted are shorter than a tried length,
-    for projections on released directions and for residuals. Medians, divided by those
-    of chi-square distributions, are the variances. Lengths are in the public
-    `norm_range`, in units of the rows. `signal` and `noise` are public variances, or
-    None. `wanted` medians are 0 of projections and 1 of residuals.
+    Each step releases how many more rows than half are shorter than a tried length, for
+    projections on released directions and for residuals. Medians, divided by those of
+    chi-square distributions, are the variances. Lengths are in a public `norm_range`.
     """
 
     n_samples: int
     n_features: int
-    norm_range: tuple[float, float]
-    signal: float | None
-    noise: float | None
-    name: str = "quantile"
-
-    @property
-    def wanted(self) -> tuple[int, ...]:
-        """Medians that are released."""
-        known = self.signal, self.noise
-        return tuple(k for k in range(2) if known[k] is None)
+    norm_range: tuple[float, float] = (1e-6, 1e6)
 
     def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return public ranges of the released signal and noise."""
         low, high = (length**2 for length in self.norm_range)
-        noise = (self.noise, self.noise)
-        if self.noise is None:
-            median = chi_square_median(max(self.n_features - rank, 1))
-            noise = (low / median, high / median)
-        most = self.signal
-        if self.signal is None:
-            most = high / chi_square_median(rank)
-        least = 0.0 if self.signal is None else self.signal
-        least = max(least, LEAST_SIGNAL * noise[0])
-        return (least, max(most, LEAST_SIGNAL * noise[1])), noise
+        median = chi_square_median(max(self.n_features - rank, 1))
+        noise = (low / median, high / median)
+        most = max(high / chi_square_median(rank), LEAST_SIGNAL * noise[1])
+        return (LEAST_SIGNAL * noise[0], most), noise
 
-    def noise_std(self, mu: float) -> float:
-        """Return the deviation of each vote's noise, without the grid's share."""
-        moved = sensitivity.vote_sensitivity(len(self.wanted), Neighbors.REPLACE_ONE)
-        return moved * math.sqrt(STEPS) / mu
+    @property
+    def moved(self) -> float:
+        """How far one row moves both votes of a step."""
+        return sensitivity.vote_sensitivity(2, Neighbors.REPLACE_ONE)
 
     def mechanisms(self, mu: float) -> tuple:
-        if not self.wanted:
-            return ()
-        n_votes = len(self.wanted)
-        moved = sensitivity.vote_sensitivity(n_votes, Neighbors.REPLACE_ONE)
         more = {"magnitude": self.n_samples, "lemma": "quantile-votes"}
-        return Votes(self.name, STEPS).planned(mu, moved, n_votes, **more)
+        return Votes("quantile", STEPS).planned(mu, self.moved, 2, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Scales:
-        """Release the votes, halved for pairs, and return the scales.
-
-        Given are orthonormal rows of shape (r, p), public or released.
-        """
+        """Release the votes of walked rows on orthonormal ones; return the scales."""
         (components,) = given
         return self.of(self.cells(release, rows, components), len(components))
 
-    def cells(self, release: Any, rows: Any, components: np.ndarray) -> dict[int, Cell]:
-        """Release the votes; return the cells of the wanted squared quantiles."""
-        if not self.wanted:
-            return {}
+    def cells(self, release: Any, rows: Any, components: np.ndarray) -> tuple:
+        """Release the votes; return the cells of squared lengths along and across."""
         low, high = (2.0 * math.log(length) for length in self.norm_range)
         span = {"components": components, "low": low, "high": high}
-        counts = np.cumsum(rows.reduce(partial(_counts, **span)), axis=1)
-        votes = counts * (self.n_samples / rows.divisor)
-        half, wanted = 0.5 * self.n_samples * rows.weight, np.array(self.wanted)
-        first, last = Votes(self.name, STEPS).run(
-            release, lambda place: votes[wanted, place] - half, len(wanted)
+        votes = np.cumsum(rows.reduce(partial(_counts, **span)), axis=1)
+        half, both = 0.5 * self.n_samples, np.arange(2)
+        first, last = Votes("quantile", STEPS).run(
+            release, lambda place: votes[both, place] - half, 2
         )
         middles = np.exp(low + 0.5 * (first + last) / 2**STEPS * (high - low))
         lows, highs = np.exp(low + np.array((first, last)) / 2**STEPS * (high - low))
         lows = np.where(first > 0, lows, 0.0)
         highs = np.where(last < 2**STEPS, highs, np.inf)
-        found = zip(self.wanted, lows, highs, middles, strict=True)
-        return {k: Cell(*map(float, cell)) for k, *cell in found}
+        found = zip(lows, highs, middles, strict=True)
+        return tuple(Cell(*map(float, cell)) for cell in found)
 
-    def of(self, cells: dict[int, Cell], rank: int) -> Scales:
+    def of(self, cells: tuple, rank: int) -> Scales:
         """Return the variances for released cells and `rank` directions."""
-        signal, noise = self.signal, self.noise
-        if noise is None:
-            degrees = max(self.n_features - rank, 1)
-            noise = cells[1].middle / chi_square_median(degrees)
-        if signal is None:
-            signal = cells[0].middle / chi_square_median(rank) - noise
+        degrees = max(self.n_features - rank, 1)
+        noise = cells[1].middle / chi_square_median(degrees)
+        signal = cells[0].middle / chi_square_median(rank) - noise
         return Scales(max(signal, LEAST_SIGNAL * noise), noise)
 
 
@@ -249,13 +235,8 @@ class ModelComponents(NamedTuple):
 class ModelStatistic(Statistic):
     """A statistic whose noise relies on a spiked model of the rows."""
 
-    bounds: RowBounds
     n_samples: int
-
-    @property
-    def n_features(self) -> int:
-        """Length of a row."""
-        return self.bounds.n_features
+    n_features: int
 
     def mechanisms(self, mu: float) -> tuple:
         """Raise: bounds of the model depend on delta, so that there is only `plan`."""
@@ -278,12 +259,14 @@ class ModelStatistic(Statistic):
 class SpikedProjector(ModelStatistic):
     """Components from a noisy projector, whose noise relies on a spiked model.
 
-    Rows are not bounded. With `covariance` the covariance within the components is
-    released, too. Other parameters are those of :class:`ComponentMechanism`.
+    Rows are not bounded. `signal` are variances along the components beyond the noise,
+    largest first. With `covariance` the covariance within the components is released,
+    too; `constant` is that of the papers, and `centered` rows are measured about their
+    own mean.
     """
 
-    bounds: RowBounds
     n_samples: int
+    n_features: int
     signal: tuple[float, ...]
     noise: float
     covariance: bool
@@ -422,14 +405,6 @@ class SpikedProjector(ModelStatistic):
             )
         shown = gaussian_epsilon(mu, delta - failure) * (1.0 + _ROUNDED_UP)
         return tuple(mechanisms), max(epsilon, shown)
-
-    def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Expected projection distance under the model, to first order."""
-        rank = len(self.signal)
-        statistical = noise * (signal + noise) / signal**2 / self.n_samples
-        private = 0.5 * getattr(plan["projector"], "noise_std", 0.0) ** 2
-        squared = 2.0 * rank * (self.n_features - rank) * (statistical + private)
-        return math.sqrt(min(squared, 2.0 * min(rank, self.n_features - rank)))
 
     def squared_error(self, mu: float, *given: float) -> float:
         """Return the expected squared subspace distance of the model, to first order.
@@ -595,14 +570,12 @@ class SignalBound:
 class UnknownSpikes(ModelStatistic):
     """Components from a noisy projector, under a model with private variances.
 
-    All components have the same signal variance. `bounds` are those of unit rows, for
-    the directions, and `norm_range` is the public range of lengths.
+    All components have the same signal variance. Directions are those of unit rows.
     """
 
-    bounds: RowBounds
     n_samples: int
+    n_features: int
     rank: int
-    norm_range: tuple[float, float]
 
     @property
     def _half(self) -> int:
@@ -610,16 +583,9 @@ class UnknownSpikes(ModelStatistic):
         return self.n_samples // 2
 
     @property
-    def directions(self) -> SecondMoment:
-        """Second moment of the first half of the rows."""
-        return SecondMoment(self.bounds, max(self._half, 1), "direction_moment")
-
-    @property
     def scales(self) -> PrivateScales:
         """Votes of the second half of the rows."""
-        voters = self.n_samples - self._half
-        size = voters, self.n_features, self.norm_range
-        return PrivateScales(*size, None, None)
+        return PrivateScales(self.n_samples - self._half, self.n_features)
 
     def distance(self, signal: float, failure: float) -> float:
         """Bound the effect of one row on the projector; `signal` is over the noise."""
@@ -635,9 +601,6 @@ class UnknownSpikes(ModelStatistic):
         degrees = self.rank, self.n_features - self.rank
         part = 4.0 * _EACH_PART * failure
         return SignalBound(self.n_samples - self._half, noise_std, degrees, part)
-
-    def _bound_of(self, plan: PrivacyPlan) -> SignalBound:
-        return self.bound(plan["quantile_1"].noise_std, plan.failure)
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model only.
@@ -685,7 +648,8 @@ class UnknownSpikes(ModelStatistic):
             last = calibrate_gaussian(
                 "projector", 1.0, cost, shape, symmetric=True, lemma=_LEMMA, **more
             )
-        first = self.directions.mechanisms(costs[0])
+        size = max(self._half, 1), self.n_features, costs[0]
+        first = plan_second_moment("direction_moment", *size, weights=(1.0,))
         return (*first, *self.scales.mechanisms(costs[1]), last)
 
     def _remarks(self, failure: float) -> tuple[str, ...]:
@@ -716,44 +680,308 @@ class UnknownSpikes(ModelStatistic):
     def subspace(self, release: Any, rows: Any) -> tuple[Scales, np.ndarray]:
         """Release the same; return variances and orthonormal rows of shape (r, p)."""
         rank, half, plan = self.rank, self._half, release.plan
-        moment = self.directions.run(release, rows[:half], None)
+        moment = walks.blocked_second_moment(rows[:half], normalize_rows)
+        moment = release("direction_moment", moment, overwrite=True)
         directions = eigen.top_eigh(moment, rank)[1]
-        voting = self.bounds.blocks(rows[half:])
+        voting = walks.Walked(rows[half:], walks.RowWalk(_finite))
         cells = self.scales.cells(release, voting, directions)
         divisor = 1.0
         if plan.failure:
-            signal = self._bound_of(plan).signal(cells[0].low, cells[1].high)
+            bound = self.bound(plan["quantile_1"].noise_std, plan.failure)
+            signal = bound.signal(cells[0].low, cells[1].high)
             divisor = self.distance(signal, plan.failure)
-        vectors = self._components(release, rows, divisor)
-        return self.scales.of(cells, rank), vectors
-
-    def _components(self, release: Any, rows: Any, divisor: float) -> np.ndarray:
-        """Release the projector over a released divisor; return its eigenvectors."""
-        exact = exact_directions(rows, self.rank)
+        exact = exact_directions(rows, rank)
         statistic = exact.T @ exact
         statistic /= divisor
         noisy = release("projector", statistic, overwrite=True)
-        return eigen.top_eigh(noisy, self.rank)[1]
-
-    def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Return the expected projection distance of the model, to first order."""
-        private = 0.0
-        if plan.failure:
-            known = self._bound_of(plan).expected(signal / noise)
-            private = plan["projector"].noise_std * self.distance(known, plan.failure)
-        squared = self._squared(signal / noise, private)
-        return min(math.sqrt(squared), self._largest_distance(self.rank))
+        return self.scales.of(cells, rank), eigen.top_eigh(noisy, rank)[1]
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
         """Return the expected squared distance at a cost of mu, to first order."""
         _, votes, cost = split_mu(mu, _UNKNOWN_SHARES)
-        known = self.bound(self.scales.noise_std(votes), USUAL_FAILURE)
+        noise_std = self.scales.moved * math.sqrt(STEPS) / votes
         ratio = signal / noise
-        private = self.distance(known.expected(ratio), USUAL_FAILURE) / cost
-        return self._squared(ratio, private)
-
-    def _squared(self, ratio: float, private: float) -> float:
-        """Return the squared distance by signal over noise, and projector noise."""
-        statistical = (ratio + 1.0) / ratio**2 / self.n_samples
-        squared = statistical + 0.5 * private**2
+        known = self.bound(noise_std, USUAL_FAILURE).expected(ratio)
+        private = self.distance(known, USUAL_FAILURE) / cost
+        squared = (ratio + 1.0) / ratio**2 / self.n_samples + 0.5 * private**2
         return squared * 2.0 * self.rank * (self.n_features - self.rank)
+
+
+# Variances whose ratios and products float64 arithmetic can handle.
+_SMALLEST, _LARGEST = 1e-60, 1e60
+
+_PARAMETERS: dict = {
+    "signal_variance": [Real, tuple, list, np.ndarray, StrOptions({"private"})],
+    "noise_variance": [Real, StrOptions({"private"})],
+    "mean": [StrOptions({"zero", "unknown"})],
+    "calibration": [StrOptions({"exact", "paper"})],
+    "sensitivity_constant": [Interval(Real, 0, _LARGEST, closed="neither"), None],
+}
+
+
+@register
+@documented
+@dataclass(eq=False, repr=False)
+class SpikedModel(BaseEstimator):
+    """Noise on clients' projectors, private only **under a model of the data**.
+
+    It is the model of :class:`~skdpspectral.decomposition.SpikedPCA`, in
+    :class:`~skdpspectral.FederatedDPPCA`.
+
+    Rows are not bounded. The guarantee only holds for independent Gaussian rows with a
+    common mean and the spiked covariance stated here, when one row is replaced by
+    another row of this model (:ref:`theorem-spiked-projector`). For other data the fit
+    is not private at all. If the theorem gives no bound, for example for few rows or a
+    weak signal, the fit raises an error.
+
+    Parameters
+    ----------
+    {variances_of_model}
+    {mean_of_model}
+    {calibration_of_model}
+
+    References
+    ----------
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpspectral import FederatedDPPCA
+    >>> from skdpspectral.decomposition import SpikedModel
+    >>> model = SpikedModel(signal_variance=50.0, noise_variance=1.0)
+    >>> FederatedDPPCA(1, mechanism=model).mechanism.calibration
+    'exact'
+    """
+
+    assumption: ClassVar[Assumption] = Assumption.SPIKED_GAUSSIAN
+    _parameter_constraints: ClassVar[dict] = _PARAMETERS
+    _array_parameters: ClassVar[tuple[str, ...]] = ("signal_variance",)
+
+    signal_variance: Any = "private"
+    noise_variance: float | str = "private"
+    _: KW_ONLY
+    mean: str = "zero"
+    calibration: str = "exact"
+    sensitivity_constant: float | None = None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the variances are private."""
+        return isinstance(self.signal_variance, str)
+
+    def variances(self, n_components: int) -> tuple[tuple[float, ...], float]:
+        """Return public variances along components, largest first, and across them."""
+        signal = _variances("signal_variance", self.signal_variance, n_components)
+        noise = _variances("noise_variance", self.noise_variance, None)
+        signal = np.sort(np.broadcast_to(signal, n_components))[::-1]
+        return tuple(signal.tolist()), float(noise)
+
+    def check(self, n_components: int, n_features: int, covariance: bool) -> None:
+        """Refuse what contradicts the model, whatever the number of rows."""
+        if n_components >= n_features:
+            raise ValueError(
+                "a SpikedModel needs n_components below n_features, got n_components="
+                f"{n_components} for n_features={n_features}; use DPPCA, or "
+                'mechanism="gaussian" of clients'
+            )
+        if self.sensitivity_constant is not None and self.calibration != "paper":
+            raise ValueError(
+                'sensitivity_constant is only used with calibration="paper": other '
+                "noise needs no constant; leave it as None"
+            )
+        if self.is_private != isinstance(self.noise_variance, str):
+            raise ValueError(
+                "signal_variance and noise_variance of a SpikedModel must be numbers, "
+                'or both "private"'
+            )
+        if not self.is_private:
+            self.variances(n_components)
+        elif self.mean != "zero" or self.calibration != "exact":
+            raise ValueError(
+                'private variances of a SpikedModel require mean="zero" and '
+                'calibration="exact": set both, or state signal_variance and '
+                "noise_variance"
+            )
+        elif covariance:
+            raise ValueError(
+                'release="covariance" needs public variances of a SpikedModel: '
+                "state signal_variance and noise_variance"
+            )
+
+    def statistic(
+        self, n_samples: int, n_features: int, n_components: int, covariance: bool
+    ) -> SpikedProjector | UnknownSpikes:
+        """Return what is released of so many rows, from public numbers alone."""
+        self.check(n_components, n_features, covariance)
+        size, constant = (n_samples, n_features), self.sensitivity_constant
+        if self.is_private:
+            return UnknownSpikes(*size, n_components)
+        signal, noise = self.variances(n_components)
+        constant = 1.0 if constant is None else check_real("constant", constant)
+        how = covariance, self.calibration, constant, self.mean == "unknown"
+        return SpikedProjector(*size, signal, noise, *how)
+
+
+def _variances(name: str, value, size: int | None) -> np.ndarray:
+    """Return one number or `size` numbers as float64, or an error that names them."""
+    refuse_masked(value, name)
+    array = as_numbers(value)
+    if array is None:
+        raise ValueError(f"{name} must contain real numbers in the range of float64")
+    if array.ndim > 1 or (array.ndim == 1 and array.size != size):
+        wanted = "a number" if size is None else f"a number or {size} numbers"
+        raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
+    if not np.all((array >= _SMALLEST) & (array <= _LARGEST)):
+        raise ValueError(
+            f"{name} must lie in [{_SMALLEST:g}, {_LARGEST:g}]: positive and finite"
+        )
+    return array
+
+
+@documented
+class SpikedPCA(ComponentsMixin, TableComponents):
+    r"""PCA whose guarantee is **for a model of the data**, as in papers on it.
+
+    Noise is added to the projector on the components. Rows are not bounded. The
+    guarantee only holds for independent Gaussian rows with a common mean and the spiked
+    covariance stated here, when one row is replaced by another row of this model
+    (:ref:`theorem-spiked-projector`). For other data the fit is not private at all. If
+    the theorem gives no bound, for example for few rows or a weak signal, the fit
+    raises an error. Use it to compare with the papers, and :class:`~skdpspectral.DPPCA`
+    for data. Read more in the :ref:`user guide <spiked_pca>`.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components, below the number of features.
+    {variances_of_model}
+    {epsilon}
+    {delta}
+    {mean_of_model}
+    release : {"components", "covariance"}, default="components"
+        "covariance" also releases the covariance within the components, for half of the
+        budget. It requires public variances.
+    {calibration_of_model}
+    {accountant}
+    {noise_seed}
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows, leading first. The largest entry of each is positive.
+    explained_variance_ : ndarray of shape (n_components,)
+        Variances along the components: those of the model, or released ones.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        `explained_variance_` divided by the variance in all directions.
+    noise_variance_ : float
+        Variance across the components.
+    mean_ : ndarray of shape (n_features,)
+        The origin.
+    {singular_values_}
+    {n_components_}
+    {n_samples_}
+    {n_features_in_}
+    {feature_names_in_}
+    {privacy_}
+
+    See Also
+    --------
+    DPPCA : Components with a guarantee for any data.
+    SpikedModel : The same model of the rows of clients.
+
+    References
+    ----------
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpspectral.decomposition import SpikedPCA
+    >>> pca = SpikedPCA(1, signal_variance=50.0, noise_variance=1.0)
+    >>> print(pca.privacy_plan(10_000, 20).assumption)
+    spiked-gaussian
+    """
+
+    assumption: ClassVar = SpikedModel.assumption
+    _array_parameters: ClassVar[tuple[str, ...]] = ("signal_variance",)
+    _parameter_constraints: ClassVar[dict] = {
+        **TableEstimator._privacy_constraints,
+        **_PARAMETERS,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "release": [StrOptions({"components", "covariance"})],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        signal_variance: Any = "private",
+        noise_variance: float | str = "private",
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
+        mean: str = "zero",
+        release: str = "components",
+        calibration: str = "exact",
+        sensitivity_constant: float | None = None,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
+        self.n_components = n_components
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mean = mean
+        self.release = release
+        self.calibration = calibration
+        self.sensitivity_constant = sensitivity_constant
+        self.accountant = accountant
+        self.noise_seed = noise_seed
+
+    def _model(self) -> SpikedModel:
+        names = SpikedModel._get_param_names()
+        return SpikedModel(**{name: getattr(self, name) for name in names})
+
+    def _takes_sparse_rows(self) -> bool:
+        return self.mean != "unknown"
+
+    def _statistic(self, n_samples: int, n_features: int):
+        """Return what a fit of that shape releases, from public numbers alone."""
+        check_rank(self.n_components, n_samples, n_features)
+        given = int(self.n_components), self.release == "covariance"
+        return self._model().statistic(n_samples, n_features, *given)
+
+    @unweighted
+    def fit(self, X, y=None, *, users=None) -> Self:
+        """Release the leading components of X.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            {X_by_block}
+            With private variances, blocks are read into memory.
+        {y_ignored}
+        {users_of_rows}
+
+        {outcome_of_fit}
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            # Halves of rows are cut from what is whole.
+            how = {"accept_sparse": self._takes_sparse_rows()}
+            how["in_blocks"] = not self._model().is_private
+            unread = self._by_user(deferred_rows(self, X, **how), users)
+            n_samples, n_features = unread.shape
+            statistic = self._statistic(n_samples, n_features)
+            plan = self._planned(statistic, in_fit=True)
+            # It is charged here, and values are read from here on.
+            release, rows = self._start_release(plan, unread, n_public=n_samples)
+            found = statistic.run(release, rows)
+            self.components_, self.explained_variance_ = found.vectors, found.values
+            self.explained_variance_ratio_ = found.values / found.total
+            self.noise_variance_ = float(found.noise)
+            self.mean_ = np.zeros(n_features)
+            self.n_components_, self.n_samples_ = len(found.vectors), n_samples
+            self.privacy_ = plan
+        return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any
@@ -26,7 +26,6 @@ from .._statistics.user_sums import NO_USERS, Billboard, Sum
 from .._tables.columns import check_feature_names
 from ..accounting import gaussian_epsilon
 from ..mechanisms import (
-    Assumption,
     Concern,
     Gaussian,
     PrivacyPlan,
@@ -44,71 +43,8 @@ def _on_trust(text: str) -> Remark:
     return Remark(text, Concern.TRUST)
 
 
-def check_trust(
-    noise: str, n_shares: int | None, masked: Sequence[str] | None, trusted_sum: bool
-) -> None:
-    """Refuse unmasked shares of noise without `trusted_sum`, and the reverse."""
-    if not isinstance(trusted_sum, bool):
-        raise ValueError(f"trusted_sum must be True or False, got {trusted_sum!r}")
-    # One share that is all of the noise needs no trust; nor does noise="node".
-    needed = noise == "distributed" and masked is None and n_shares != 1
-    if needed and not trusted_sum:
-        raise ValueError(
-            f'noise="distributed" with n_shares={n_shares} is private only if nothing '
-            "but sums over clients is seen. Name all clients in masked, or trust the "
-            "server to use only sums and set trusted_sum=True, which ledgers record, "
-            'or use noise="node"'
-        )
-    if trusted_sum and not needed:
-        raise ValueError(
-            'trusted_sum requires noise="distributed", n_shares of at least 2, and '
-            "masked=None"
-        )
-
-
-def trust_remarks(
-    plan: PrivacyPlan, noise: str, n_shares: int | None, masked: Sequence[str] | None
-) -> tuple[str, ...]:
-    """Return sentences on the trust model, for a plan of sums over all nodes."""
-    if noise == "server":
-        return SERVER_NOISE, _on_trust(_ONCE)
-    if noise == "node":
-        return NODE_NOISE, _on_trust(_ONCE.replace("k times", "sqrt(k) times"))
-    single = plan.mu * math.sqrt(n_shares or 1)
-    epsilon = gaussian_epsilon(single, plan.delta)
-    if masked is not None:
-        seen = (
-            "What a node sends is masked by keys that it shares with each of the "
-            f"{len(masked)} nodes: to a server, and nodes that collude with it, it "
-            "reveals the sum over all other nodes and nothing else, as long as the "
-            "stream cipher ChaCha20 is not broken."
-        )
-    elif n_shares == 1:
-        seen = (
-            "One share is all of the noise: what a node sends may be seen on its own."
-        )
-    else:
-        seen = (
-            "Answers are not masked: whoever receives them one by one is trusted to "
-            "look only at their sum. Against a receiver who is not trusted, the "
-            f"guarantee is only mu {single:.6g}, epsilon {epsilon:.4g}."
-        )
-    return (
-        _on_trust(
-            f"Every node adds one of {n_shares} shares of the noise. The guarantee is "
-            f"against parties that see only sums over nodes, each with {n_shares} or "
-            "more shares that are unknown to them."
-        ),
-        f"If only h shares are unknown, mu is sqrt({n_shares} / h) times as large; for "
-        f"parties that see the messages of single nodes it is {single:.6g}, epsilon "
-        f"{epsilon:.4g}.",
-        seen,
-        _on_trust(_ONCE),
-    )
-
-
 # Raised whenever equal parameters would mean other releases, or other messages.
-_VERSION = 3
+_VERSION = 4
 MODELS = ("LRSRegressor", "DPMatrixFactorization")
 NOISE = ("server", "distributed", "node")
 # Answers are multiples of this or of the grid, whichever is finer: exact in both.
@@ -144,16 +80,12 @@ class GroupTask(Task):
     noise : {"server", "distributed", "node"}, default="server"
         Party that adds the noise, which determines the trust model (see Notes).
     n_shares : int or None, default=None
-        Number of shares that make up the whole noise, at most 1024, only with
-        ``noise="distributed"``. More clients may answer, but never fewer.
+        Number of shares that make up the whole noise, from 1 to the number of clients.
+        Required with ``noise="distributed"``, and only used there.
     masked : sequence of str or None, default=None
-        Names of all clients, at least two, only with ``noise="distributed"``. They mask
-        their parts with pairwise shared keys, so that the server only learns the sum.
-        All clients must answer until the end.
-    trusted_sum : bool, default=False
-        Must be True with ``noise="distributed"`` and no masks. It states that the
-        receiver of the answers is trusted to use only their sum. The plan and the
-        ledgers then record the assumption "summed-parts".
+        Names of all clients, 2 to 1024, required with ``noise="distributed"`` and only
+        used there. They mask their parts with pairwise shared keys, so that the server
+        only learns the sum. All clients must answer until the end.
     feature_names : sequence of str or None, default=None
         For an ``LRSRegressor``: distinct names of features, without users and offsets.
         Each client must then pass a dataframe with these columns, in any order. With
@@ -169,8 +101,6 @@ class GroupTask(Task):
         Number of shares that make up the whole noise.
     masked : tuple of str or None
         Clients that mask their parts.
-    trusted_sum : bool
-        Whether the guarantee assumes that only sums are seen, without masks.
     feature_names : tuple of str or None
         Names of the features.
     digest : bytes
@@ -201,12 +131,11 @@ class GroupTask(Task):
         the server, which sees the exact sum of each group.
     ``noise="distributed"``
         Each client adds noise of variance :math:`s^2 / n`, with `n` = `n_shares` and
-        the noise variance :math:`s^2` of a server. The guarantee (`epsilon`, `delta`)
-        holds against a party that only sees one sum over clients per request, as with
-        masks, if at least `n` of the shares in it are unknown to that
-        party. With `h` unknown shares, the cost is :math:`\mu \sqrt{n / h}`. Colluding
-        clients reduce `h`, and a server that sees the message of a single client has
-        :math:`h = 1` (:meth:`cost`, :ref:`lemma-noise-shares`).
+        the noise variance :math:`s^2` of a server. Masks leave one sum over clients per
+        request to see. The guarantee (`epsilon`, `delta`) holds against a party to whom
+        at least `n` of the shares in it are unknown. With `h` unknown shares, the cost
+        is :math:`\mu \sqrt{n / h}`. Colluding clients reduce `h` (:meth:`cost`,
+        :ref:`lemma-noise-shares`).
     ``noise="node"``
         (`epsilon`, `delta`) for everything that a client sends, against the server and
         all other clients. With m clients, the noise of a sum is :math:`\sqrt m` times
@@ -231,7 +160,6 @@ class GroupTask(Task):
         noise="server",
         n_shares=None,
         masked=None,
-        trusted_sum=False,
         feature_names=None,
     ):
         if not hasattr(model, "_billboard"):
@@ -241,16 +169,15 @@ class GroupTask(Task):
             )
         if not isinstance(noise, str) or noise not in NOISE:
             raise ValueError(f"noise must be one of {NOISE}, got {noise!r}")
-        if (noise == "distributed") != (n_shares is not None):
+        if {noise == "distributed"} != {n_shares is not None, masked is not None}:
             raise ValueError(
-                'n_shares is required with noise="distributed", and is not used '
-                "otherwise"
+                'n_shares and masked are required with noise="distributed", and are '
+                "not used otherwise"
             )
-        self.noise = noise
-        self.n_shares = None if n_shares is None else check_count("n_shares", n_shares)
-        self.masked = self._checked_names(masked)
-        check_trust(noise, self.n_shares, self.masked, trusted_sum)
-        self.trusted_sum = trusted_sum
+        self.noise, self.n_shares, self.masked = noise, None, None
+        if noise == "distributed":
+            self.n_shares = check_count("n_shares", n_shares)
+            self.masked = self._checked_names(masked)
         self._model = clone(model).set_params(accountant=None, noise_seed=None)
         if isinstance(n_features, Integral) and n_features > _MOST_FEATURES:
             raise ValueError(f"n_features must be at most {_MOST_FEATURES}")
@@ -276,7 +203,6 @@ class GroupTask(Task):
             "noise": noise,
             "n_shares": self.n_shares,
             "masked": self.masked,
-            "trusted_sum": trusted_sum,
             "feature_names": self.feature_names,
             "version": _VERSION,
         }
@@ -292,12 +218,8 @@ class GroupTask(Task):
         made = {name: read_plain(value) for name, value in given}
         return cls(model(**made), **form)
 
-    def _checked_names(self, masked) -> tuple[str, ...] | None:
+    def _checked_names(self, masked) -> tuple[str, ...]:
         """Return sorted names of the clients that mask their parts."""
-        if masked is None:
-            return None
-        if self.n_shares is None:
-            raise ValueError('masked is only used with noise="distributed"')
         if isinstance(masked, str):
             raise ValueError("masked must be a sequence of names, got one string")
         names = tuple(sorted(check_name(name) for name in masked))
@@ -345,10 +267,33 @@ class GroupTask(Task):
         if self.noise == "distributed":
             shared = tuple(self._share(mechanism) for mechanism in plan.mechanisms)
             plan = replace(plan, mechanisms=shared)
-        said = trust_remarks(plan, self.noise, self.n_shares, self.masked)
-        if self.trusted_sum:
-            plan = replace(plan, assumption=Assumption.SUMMED_PARTS)
-        return replace(plan, remarks=(*said, *plan.remarks))
+        return replace(plan, remarks=(*self._trusted(plan), *plan.remarks))
+
+    def _trusted(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return sentences on the trust model."""
+        if self.noise == "server":
+            return SERVER_NOISE, Remark(_ONCE, Concern.TRUST)
+        if self.noise == "node":
+            once = _ONCE.replace("k times", "sqrt(k) times")
+            return NODE_NOISE, Remark(once, Concern.TRUST)
+        n, n_clients = self.n_shares or 1, len(self.masked or ())
+        single = plan.mu * math.sqrt(n)
+        shares = (
+            f"Every node adds one of {n} shares of the noise. The guarantee is against "
+            f"parties that see only sums over nodes, each with {n} or more shares that "
+            "are unknown to them."
+        )
+        return (
+            Remark(shares, Concern.TRUST),
+            f"If only h shares are unknown, mu is sqrt({n} / h) times as large; for "
+            f"parties that see the messages of single nodes it is {single:.6g}, "
+            f"epsilon {gaussian_epsilon(single, plan.delta):.4g}.",
+            "What a node sends is masked by keys that it shares with each of the "
+            f"{n_clients} nodes: to a server, and nodes that collude with it, it "
+            "reveals the sum over all other nodes and nothing else, as long as the "
+            "stream cipher ChaCha20 is not broken.",
+            Remark(_ONCE, Concern.TRUST),
+        )
 
     def _share(self, mechanism: Gaussian) -> SharedGaussian:
         given = {f.name: getattr(mechanism, f.name) for f in fields(Gaussian) if f.init}

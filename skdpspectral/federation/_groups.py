@@ -46,9 +46,8 @@ class GroupRounds(Session):
     task : GroupTask
         Task of the session that all parties agreed on.
     min_clients : int or None, default=None
-        Minimum number of remaining clients. None uses the task's `n_shares`, or 1. With
-        ``noise="distributed"`` it cannot be less, because the noise would be too small.
-        With masks it is the number of all clients.
+        Minimum number of remaining clients. None uses 1, and the number of all clients
+        with ``noise="distributed"``, where it cannot be less: masks would not cancel.
     session : bytes or None, default=None
         16 bytes that identify the session, used only once. None creates new ones.
     noise_seed : int, RandomState instance or None, default=None
@@ -110,20 +109,17 @@ class GroupRounds(Session):
             raise TypeError("task must be a GroupTask")
         if len(clients) > MOST_GROUPS:
             raise ValueError(f"at most {MOST_GROUPS} clients are supported")
-        fewest = task.n_shares or 1
-        if task.masked is not None:
-            fewest = len(task.masked)
-            if sorted(clients) != list(task.masked):
-                raise ValueError(
-                    "clients must be the clients of the task, all of which mask their "
-                    f"parts: {task.masked}"
-                )
+        if task.masked is not None and sorted(clients) != list(task.masked):
+            raise ValueError(
+                "clients must be the clients of the task, all of which mask their "
+                f"parts: {task.masked}"
+            )
+        fewest = len(task.masked or (1,))
         min_clients = fewest if min_clients is None else min_clients
         if check_count("min_clients", min_clients) < fewest:
             raise ValueError(
                 f"min_clients={min_clients} must be at least {fewest}: with fewer "
-                "clients, the shares do not add up to the whole noise, or the masks "
-                "do not cancel"
+                "clients, the masks do not cancel"
             )
         if noise_seed is not None and task.noise != "server":
             raise ValueError(
@@ -163,7 +159,6 @@ class GroupRounds(Session):
         if self._step == self.task.n_sums:
             return
         self._need_enough()
-        self._warn_of_parts()
         if self.task.noise == "node":
             self._add(replies)
         else:
@@ -174,19 +169,6 @@ class GroupRounds(Session):
         if self.task.masked is None:
             return reply.values.astype(np.int64).astype(np.uint64)
         return from_halves(reply.values)
-
-    def _warn_of_parts(self) -> None:
-        """Warn of the weaker guarantee against a receiver of single answers."""
-        single = self.task.n_shares in (None, 1)
-        if single or self.task.masked is not None or self._step > 0:
-            return
-        epsilon, delta = self.task.cost(1)
-        warn(
-            "answers of clients were collected one by one. The guarantee against a "
-            f"party that sees them is only epsilon={epsilon:.4g}, delta={delta:g}. "
-            "For the guarantee of the task, let clients mask their parts.",
-            PrivacyLeakWarning,
-        )
 
     def _release_sum(self, total: np.ndarray, n_parts: int) -> None:
         """Release a sum; if clients have added the noise, it is released already."""

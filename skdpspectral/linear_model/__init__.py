@@ -1,7 +1,6 @@
 """Private linear models: of one table, and one per user with shared directions."""
 
-from ._lrs import LRSRegressor
-from ._parameters import Alternation, PrivateRounds, UserIntercept
+from ._lrs import Alternation, LRSRegressor, PrivateRounds, UserIntercept
 from ._ridge import DPRidge, DPRidgeClassifier
 
 __all__ = [

@@ -31,7 +31,7 @@ from .._statistics.statistic import (
 )
 from .._tables.clipping import Box, clip_rows
 from .._tables.files import rows_beside
-from .._tables.table import DeferredRead, deferred_rows, deferred_targets, rows_at
+from .._tables.table import rows_at
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Neighbors
 from . import _kernels_ridge as kernels
@@ -55,29 +55,6 @@ class JointRows:
         return rows_beside([getattr(self, name) for name in names])
 
 
-def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
-    """Check the form of rows and their targets, without reading values.
-
-    `shape` is that of the targets, and ``read()`` returns :class:`JointRows`.
-    ``targets_of(y, n_rows)`` reads labels in memory.
-    """
-    unread = deferred_rows(estimator, X, in_blocks=True)
-    reader = targets_of or partial(deferred_targets, estimator, several=True)
-    targets = reader(y, unread.shape[0])
-
-    def read():
-        rows, values = unread.read(), targets.read().reshape(unread.shape[0], -1)
-        on_cluster = hasattr(rows, "cut")
-        return JointRows(rows, rows.cut(values) if on_cluster else values)
-
-    return DeferredRead(targets.shape, read)
-
-
-def sum_of_targets(blocks) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        return np.sum([rows.sum(axis=0) for rows in blocks], axis=0)
-
-
 class Units(NamedTuple):
     """Public or released locations and scales of columns, and whether they are seen."""
 
@@ -90,7 +67,7 @@ class StandardRows(NamedTuple):
     """A map to standardized regressors, of which the last is a constant, and targets.
 
     `limits`, `center` and `scale` are of the chosen `columns`, of which the last ones
-    are the targets. With a `basis`, regressors are its columns of chosen features.
+    are the targets. Regressors are columns of the `basis`, made of chosen features.
     """
 
     columns: np.ndarray
@@ -98,15 +75,13 @@ class StandardRows(NamedTuple):
     limits: Any
     center: np.ndarray
     scale: np.ndarray
-    basis: kernels.Basis | None = None
+    basis: kernels.Basis
 
     @property
     def inputs(self) -> np.ndarray:
-        """Positions of the regressors among all features, or columns of the basis."""
-        inputs = self.columns[: len(self.columns) - self.n_targets]
-        if self.basis is None:
-            return inputs
-        return np.flatnonzero(np.isin(self.basis.sources(), inputs).all(axis=1))
+        """Positions of the regressors among all columns of the basis."""
+        seen = np.isin(self.basis.sources(), self.columns[: -self.n_targets or None])
+        return np.flatnonzero(seen.all(axis=1))
 
     def __call__(self, block) -> tuple[np.ndarray, np.ndarray]:
         block = np.asarray(block, dtype=np.float64)[:, self.columns]
@@ -115,7 +90,7 @@ class StandardRows(NamedTuple):
             rows = np.clip(block, *self.limits)
             rows = _standardize(rows, self.center, 1.0 / self.scale)
             inputs = rows[:, :stop]
-            if self.basis is not None:
+            if self.basis.waves:
                 full = np.zeros((len(rows), len(self.basis.expanded)))
                 full[:, self.columns[:stop]] = inputs
                 inputs = self.basis.expand(full)[:, self.inputs]
@@ -181,6 +156,37 @@ def residual_rows(block, standard, radius, coefficients, reach, far) -> tuple:
 
 # -- single releases -------------------------------------------------------------------
 
+
+class RowMean(Statistic):
+    """One release: a mean over rows, of which each moves it by at most `moved`.
+
+    `more` are arguments of the Gaussian mechanism.
+    """
+
+    def __init__(self, name: str, n_samples: int, moved: float, shape, **more) -> None:
+        self.name, self.n_samples = name, n_samples
+        self._moved, self._shape, self._more = moved, shape, more
+
+    def mechanisms(self, mu: float) -> tuple:
+        more = self._more
+        return calibrate_alike([self.name], self._moved, mu, self._shape, **more)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Any:
+        """Release the mean of a kernel's sums, at their place in zeros if it is given.
+
+        Rows are mapped; ``place`` writes sums of seen columns among those of all.
+        """
+        walk, kernel, *place = given
+        mean = reduce_rows(rows, walk, kernel) / self.n_samples
+        for put in place:
+            mean = put(np.zeros(self._shape), mean)
+        return release(self.name, mean, overwrite=True)
+
+    def noise_std(self, release: Any) -> float:
+        """Return the planned deviation of the noise; 0 without privacy."""
+        return getattr(release.plan[self.name], "noise_std", 0.0)
+
+
 # Halvings of all floats in their order, and how many deviations of one vote's noise all
 # rows must outweigh: a wrong one is never corrected.
 _HALVINGS, _ROWS_PER_NOISE = Votes("median", 24), 7.0
@@ -202,7 +208,6 @@ class Medians(Statistic):
     n_targets: int
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan all votes at a total cost of mu; infinite mu means no noise."""
         moved = sensitivity.vote_sensitivity(self.n_targets, Neighbors.REPLACE_ONE)
         more = {"magnitude": float(self.n_samples), "lemma": "votes"}
         return _HALVINGS.planned(mu, moved, self.n_targets, **more)
@@ -231,37 +236,25 @@ def _votes_above(blocks, limits: np.ndarray) -> np.ndarray:
     return votes
 
 
-@dataclass(frozen=True)
-class BoxMeans(Statistic):
+class BoxMeans(RowMean):
     """Means of columns in a public box, shrunk to its middle.
 
     `likely` is their prior deviation in half-widths; None to estimate it.
     """
 
-    n_samples: int
-    box: Box
-    name: str
-    likely: float | None = None
-
-    @property
-    def _radius(self) -> float:
-        """Length of the longest row in a unit box."""
-        return sensitivity.box_radius(np.ones(len(self.box.low)))
-
-    def mechanisms(self, mu: float) -> tuple:
-        n, k = self.n_samples, len(self.box.low)
+    def __init__(self, n: int, box: Box, name: str, likely=None) -> None:
+        self.box, self.likely, k = box, likely, len(box.low)
+        self._radius = sensitivity.box_radius(np.ones(k))
         moved = sensitivity.mean_sensitivity(self._radius, n)
         error = mean_summation_error(self._radius, n, k)
         more = {"summation_error": error, "lemma": "private-center"}
-        return calibrate_alike([self.name], moved, mu, (k,), **more)
+        super().__init__(name, n, moved, (k,), **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release means of the columns of rows."""
-        box = self.box
+        box, noise = self.box, self.noise_std(release)
         row_map = partial(_in_unit_box, box=box, radius=self._radius)
-        sums = reduce_rows(rows, RowWalk(row_map), sum_of_targets)
-        mean = release(self.name, sums / self.n_samples)
-        noise = getattr(release.plan[self.name], "noise_std", 0.0)
+        mean = super().run(release, rows, RowWalk(row_map), _sum_of_rows)
         square = max(float(np.mean(mean**2)) - noise**2, 0.0)
         if self.likely is not None:
             square = self.likely**2
@@ -270,33 +263,24 @@ class BoxMeans(Statistic):
         return box.midpoint + np.clip(mean, -widths, widths) * box.unit
 
 
+def _sum_of_rows(blocks) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.sum([rows.sum(axis=0) for rows in blocks], axis=0)
+
+
 def _in_unit_box(block, box: Box, radius: float) -> np.ndarray:
     """Return rows in the unit box; rows with NaN become 0."""
     rows = box.to_unit(np.asarray(block, dtype=np.float64))
     return clip_rows(rows, radius, out=rows)
 
 
-@dataclass(frozen=True)
-class MeanSquare(Statistic):
-    """Mean squared length of rows in a box, relative to the longest row."""
-
-    n_samples: int
-    n_columns: int
-    name: str = "mean_square"
-
-    def mechanisms(self, mu: float) -> tuple:
-        # Numbers in [0, 1] are in a ball of half that size.
-        moved = sensitivity.mean_sensitivity(0.5, self.n_samples)
-        error = mean_summation_error(1.0, self.n_samples, self.n_columns)
-        more = {"summation_error": error, "lemma": "private-center"}
-        return calibrate_alike([self.name], moved, mu, (1,), **more)
-
-    def run(self, release: Any, rows: Any, *given: Any) -> float:
-        """Release it for rows about given centers, given scales and length."""
-        center, scale, longest = given
-        row_map = partial(_standardize, center=center, weights=1.0 / (scale * longest))
-        total = reduce_rows(rows, RowWalk(row_map), _sum_of_squares)
-        return float(release(self.name, total / self.n_samples)[0])
+def mean_square(n: int, n_columns: int) -> RowMean:
+    """Return the release of a mean squared length, relative to the longest row."""
+    # Numbers in [0, 1] are in a ball of half that size.
+    moved = sensitivity.mean_sensitivity(0.5, n)
+    error = mean_summation_error(1.0, n, n_columns)
+    more = {"summation_error": error, "lemma": "private-center"}
+    return RowMean("mean_square", n, moved, (1,), **more)
 
 
 def _sum_of_squares(blocks) -> np.ndarray:
@@ -309,89 +293,69 @@ def _sum_of_squares(blocks) -> np.ndarray:
     return total
 
 
-@dataclass(frozen=True)
-class JointMoment(Statistic):
-    """The second moment of regressors, targets and a constant, in the unit ball.
+def joint_moment(n: int, n_columns: int) -> RowMean:
+    """Return the release of the second moment of rows in the unit ball.
 
-    Columns that are not seen are zero apart from noise. `n_columns` excludes the
-    constant.
+    `n_columns` are those of regressors and targets, without the constant.
     """
-
-    n_samples: int
-    n_columns: int
-    name: str = "joint_moment"
-
-    def mechanisms(self, mu: float) -> tuple:
-        n, p = self.n_samples, self.n_columns
-        return calibrate_alike(
-            [self.name],
-            sensitivity.second_moment_sensitivity(1.0, n),
-            mu,
-            (p + 1, p + 1),
-            symmetric=True,
-            summation_error=mean_summation_error(1.0, n, p),
-            magnitude=2.0,
-            lemma="joint-rows",
-        )
-
-    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the moment of the given columns, under a given map."""
-        row_map, kept = given
-        walk = RowWalk(row_map, rows_per_block(self.n_columns))
-        kernel = partial(sum_of_outer_products, n_features=len(kept))
-        exact, at = np.zeros((self.n_columns + 1,) * 2), np.ix_(kept, kept)
-        exact[at] = reduce_rows(rows, walk, kernel) / self.n_samples
-        return release(self.name, exact, overwrite=True)[at]
+    return RowMean(
+        "joint_moment",
+        n,
+        sensitivity.second_moment_sensitivity(1.0, n),
+        (n_columns + 1, n_columns + 1),
+        symmetric=True,
+        summation_error=mean_summation_error(1.0, n, n_columns),
+        magnitude=2.0,
+        lemma="joint-rows",
+    )
 
 
 # Weight of second moments in the release of scores: the largest one that is free.
 _SCORE_WEIGHT = 0.5
 
 
-@dataclass(frozen=True)
-class ResidualMoments(Statistic):
+class ResidualMoments(RowMean):
     """Means of scores and their second moments, which cost nothing besides.
 
-    `n_columns` are regressors, with the constant.
+    `order` counts the regressors, with the constant.
     """
 
-    n_samples: int
-    n_columns: int
-    n_targets: int
-    name: str
-
-    def mechanisms(self, mu: float) -> tuple:
-        n, p, k = self.n_samples, self.n_columns, self.n_targets
-        return calibrate_alike(
-            [self.name],
-            sensitivity.residual_moments_sensitivity(n, k),
-            mu,
-            (k, p + p * (p + 1) // 2),
-            # Packed entries are rounded once more.
-            summation_error=2.0
-            * mean_summation_error(1.5 * math.sqrt(k), n, p - 1 + k),
+    def __init__(self, n: int, order: int, n_targets: int, name: str) -> None:
+        shape = n_targets, order + order * (order + 1) // 2
+        error = mean_summation_error(
+            1.5 * math.sqrt(n_targets), n, order - 1 + n_targets
+        )
+        super().__init__(
+            name,
+            n,
+            sensitivity.residual_moments_sensitivity(n, n_targets),
+            shape,
+            summation_error=2.0 * error,  # packed entries are rounded once more
             magnitude=2.0,
             lemma="residual-moments",
         )
+        self._order = order
+        self._off = np.full(shape[1] - order, math.sqrt(2.0 * _SCORE_WEIGHT))
+        self._off[packed_diagonal(order)] = math.sqrt(_SCORE_WEIGHT)
 
     def run(self, release: Any, rows: Any, *given: Any) -> kernels.Scores:
         """Release moments of mapped rows, for the given columns and targets."""
         row_map, kept, targets = given
+        order, at = self._order, np.ix_(kept, kept)
+
+        def put(exact, sums):
+            for j, found in zip(targets, sums, strict=True):
+                square = np.zeros((order, order))
+                square[at] = found[:, 1:]
+                exact[j, kept] = found[:, 0]
+                exact[j, order:] = pack_lower(square) * self._off
+            return exact
+
         kernel = partial(_sums_of_scores, order=len(kept), n_targets=len(targets))
-        sums = reduce_rows(rows, RowWalk(row_map), kernel) / self.n_samples
-        order, planned = self.n_columns, release.plan[self.name]
-        exact = np.zeros(planned.shape)
-        off = np.full(planned.shape[1] - order, math.sqrt(2.0 * _SCORE_WEIGHT))
-        off[packed_diagonal(order)] = math.sqrt(_SCORE_WEIGHT)
-        for j, found in zip(targets, sums, strict=True):
-            square = np.zeros((order, order))
-            square[np.ix_(kept, kept)] = found[:, 1:]
-            exact[j, kept] = found[:, 0]
-            exact[j, order:] = pack_lower(square) * off
-        found = release(self.name, exact)[targets]
-        squares = [unpack_lower(each / off, order) for each in found[:, order:]]
+        found = super().run(release, rows, RowWalk(row_map), kernel, put)[targets]
+        squares = [unpack_lower(each / self._off, order) for each in found[:, order:]]
         squares = np.reshape(squares, (-1, order, order))[:, kept][:, :, kept]
-        noise = np.full(len(targets), getattr(planned, "noise_std", 0.0))
+        noise = np.full(len(targets), self.noise_std(release))
         return kernels.Scores(found[:, kept], squares, noise)
 
 
@@ -477,8 +441,7 @@ class RegressionMoments(Combination):
     mean squared length of features that are standardized already, or None. With
     `intervals`, rows are weighted by features alone, and scores are released besides;
     `blocks` is the block of one-hot columns that each feature is in, -1 for none.
-    `basis` is the name of a basis of functions; in it, features whose limits are
-    infinite, or in no box of a step before, are numbers.
+    `basis` is the name of a basis, in which features with infinite limits are numbers.
     """
 
     def __init__(
@@ -504,8 +467,9 @@ class RegressionMoments(Combination):
         shares["moment"] = 1.0 - sum(shares.values())
         reach = mu * math.sqrt(shares["moment"])
         self._choose_basis(basis, n_samples * reach)
-        width = n_features if self.basis is None else len(self.basis.kinds())
-        self.moment = JointMoment(n_samples, width + n_targets)
+        width = len(self.basis.sources())
+        self.n_columns = width + n_targets
+        self.moment = joint_moment(n_samples, self.n_columns)
         self.scores: dict[str, ResidualMoments] = {}
         regression: Statistic = self.moment
         if intervals:
@@ -549,7 +513,7 @@ class RegressionMoments(Combination):
             if box is not None and self.units["y"] is not None:
                 parts["center"] = BoxMeans(n, box, "feature_means")
                 shares["center"] = _CENTER_SHARE
-            parts["square"] = MeanSquare(n, sum(self.widths.values()))
+            parts["square"] = mean_square(n, sum(self.widths.values()))
             shares["square"] = _SQUARE_SHARE
         return parts, shares
 
@@ -581,9 +545,8 @@ class RegressionMoments(Combination):
             # A step before hands on infinite limits of its numbers, cut to equal ones.
             expanded = (box.high > 1.0) & (box.low < -1.0)
             self.others = self.square - float(expanded.sum())
-        self.basis_name, self.basis = kernels.chosen_basis(
-            wanted, expanded, self.others, self.widths["y"], reach
-        )
+        given = expanded, self.others, self.widths["y"], reach
+        self.basis = kernels.chosen_basis(wanted, *given)
 
     def _constant_model(self, mu: float) -> Medians | BoxMeans | None:
         """Return what locates targets; None if noise outvotes all rows."""
@@ -644,8 +607,7 @@ class RegressionMoments(Combination):
         if not n_targets and isinstance(moment, Choice):
             return self._constant(moment.branches[1], release, rows, units)
         squares = self._mean_squares(release, rows, units)
-        noise = getattr(release.plan[self.moment.name], "noise_std", 0.0)
-        noise /= math.sqrt(2.0)  # off the diagonal
+        noise = self.moment.noise_std(release) / math.sqrt(2.0)  # off the diagonal
         limits = self._limits(units, noise)
         ends = [side[columns] for side in limits]
         place = units.center[columns], units.scale[columns]
@@ -657,11 +619,18 @@ class RegressionMoments(Combination):
             length = math.hypot(radius, weight * reach * math.sqrt(n_targets))
             row_map = partial(bounded_weighted_rows, reach=reach, length=length)
         # Targets and the constant come last.
-        inputs, last = standard.inputs, self.moment.n_columns
+        inputs, last = standard.inputs, self.n_columns
         targets = columns[len(columns) - n_targets :] - p + last - self.widths["y"]
         kept = np.concatenate([inputs, targets, [last]]).astype(int)
-        joint = rows.of("X", "y")
-        released = self.moment.run(release, joint, partial(row_map, **more), kept)
+        joint, at = rows.of("X", "y"), np.ix_(kept, kept)
+
+        def put(exact, moment):
+            exact[at] = moment
+            return exact
+
+        walk = RowWalk(partial(row_map, **more), rows_per_block(last))
+        kernel = partial(sum_of_outer_products, n_features=len(kept))
+        released = self.moment.run(release, joint, walk, kernel, put)[at]
         # In units of the targets themselves.
         divisor = np.ones(len(kept))
         divisor[len(inputs) : -1] = weight
@@ -677,9 +646,7 @@ class RegressionMoments(Combination):
         """Release locations of targets in place of the remaining releases."""
         p, center = self.widths["X"], units.center.copy()
         center[p:] = location.run(release, rows.of("y"))
-        seen = units.seen[:p]
-        if self.basis is not None:
-            seen = seen[self.basis.sources()].all(axis=1)
+        seen = units.seen[self.basis.sources()].all(axis=1)
         matrix = np.zeros((int(seen.sum()) + 1,) * 2)
         units = units._replace(center=center)
         return Fitted(matrix, 0.0, 0.0, units, self._limits(units, 0.0))
@@ -728,10 +695,12 @@ class RegressionMoments(Combination):
         in_box = units.seen & np.isfinite(edges)
         longest = math.sqrt(float(np.sum((edges / units.scale)[in_box] ** 2)))
         scale = np.where(in_box, units.scale, np.inf)
+        weights = 1.0 / (scale * longest)
+        walk = RowWalk(partial(_standardize, center=units.center, weights=weights))
         part, joint = parts["square"], rows.of("X", "y")
-        found = part.run(release, joint, units.center, scale, longest)
-        noise = getattr(release.plan[part.name], "noise_std", 0.0)
-        found = min(max(found, noise), 1.0) * longest**2 / max(in_box.sum(), 1)
+        found = float(part.run(release, joint, walk, _sum_of_squares)[0])
+        found = min(max(found, part.noise_std(release)), 1.0)
+        found = found * longest**2 / max(in_box.sum(), 1)
         return float(found * n_features), float(found * n_targets)
 
     def _lengths(self, noise: float, squares: tuple, n_targets: int) -> tuple:
@@ -748,10 +717,10 @@ class RegressionMoments(Combination):
             reach = grown * _KEPT_TARGET * math.sqrt(max(squares[1], 1e-300) / several)
             part = _TARGET_PART * radius / reach / several**0.5
             return radius, reach, min(part, 1.0)
-        if self.basis is not None:
+        if self.basis.waves:
             squares = self.basis.square(self.others), squares[1]
         usual, weight = sum(squares) + 1.0, 1.0
-        root = math.sqrt(self.moment.n_columns)
+        root = math.sqrt(self.n_columns)
         if noise * usual * root >= _USUAL_NOISE and squares[1]:
             weight = max(squares[0] / squares[1], 1.0) ** 0.25
             usual = squares[0] + weight**2 * squares[1] + 1.0
@@ -771,7 +740,7 @@ class RegressionMoments(Combination):
         blocks = np.append(self.blocks[inputs], -1)
         inverse = kernels.inverse_within(moment, blocks)
         first, deviations = kernels.first_estimates(moment, inverse)
-        noise = getattr(release.plan[self.scores["scores"].name], "noise_std", 0.0)
+        noise = self.scores["scores"].noise_std(release)
         noise = max(noise * radius * math.sqrt(self.n_samples), 1e-300)
         cut = np.clip(_SCORE_NOISE / noise, *_RESIDUALS)
         estimate, scores, reach = first, [], cut * deviations

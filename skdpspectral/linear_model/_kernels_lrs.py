@@ -23,7 +23,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -81,14 +80,6 @@ class LocalFit:
         """Features in use, ascending; -1 for unused places."""
         return used_features(self.support, self.n_used)
 
-    @classmethod
-    def appended(cls, fits: list[LocalFit]) -> LocalFit:
-        """Concatenate the users of several fits."""
-        names = vars(fits[0])
-        return cls(
-            **{name: np.concatenate([vars(f)[name] for f in fits]) for name in names}
-        )
-
     def take(self, chosen) -> LocalFit:
         """Return the parameters of some users."""
         return LocalFit(**{name: value[chosen] for name, value in vars(self).items()})
@@ -100,6 +91,13 @@ class LocalFit:
             each = chosen.reshape(-1, *(1,) * (value.ndim - 1))
             picked[name] = np.where(each, value, getattr(other, name))
         return LocalFit(**picked)
+
+    def put(self, chosen: np.ndarray, part: LocalFit) -> LocalFit:
+        """Return this fit with the parameters of some users replaced."""
+        values = {name: value.copy() for name, value in vars(self).items()}
+        for name, value in values.items():
+            value[chosen] = getattr(part, name)
+        return LocalFit(**values)
 
 
 def used_features(support: np.ndarray, n_used: np.ndarray) -> np.ndarray:
@@ -121,13 +119,13 @@ def least_squares(
     size = max(1, _GRAM_NUMBERS // (scores.shape[1] + support.shape[1] + 1) ** 2)
     if len(scores) <= size:
         return _least_squares(block, scores, support, allowed, rules)
-    parts = [slice(start, start + size) for start in range(0, len(scores), size)]
-    return LocalFit.appended(
-        [
-            _least_squares(block.take(p), scores[p], support[p], allowed[p], rules)
-            for p in parts
-        ]
-    )
+    fits = []
+    for start in range(0, len(scores), size):
+        p = slice(start, start + size)
+        own = block.take(p), scores[p], support[p], allowed[p]
+        fits.append(_least_squares(*own, rules))
+    names = vars(fits[0])
+    return LocalFit(**{n: np.concatenate([vars(f)[n] for f in fits]) for n in names})
 
 
 def _least_squares(block, scores, support, allowed, rules: LocalRules) -> LocalFit:
@@ -233,27 +231,34 @@ def _beside(scores: np.ndarray, rules: LocalRules) -> np.ndarray:
     return scores[:, :0] if rules.fixed else scores
 
 
-def local_step(block, scores, squares, fit, step, rules):
-    """Take one step of hard-thresholding pursuit from a least-squares fit.
+def pursue(block, scores, squares, rules, n_steps, fit, step, rest=None):
+    """Take steps of hard-thresholding pursuit from a least-squares fit.
 
     The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D the square
     of each feature beside XU, if that lowers the loss; otherwise the step is halved.
-    Returns the fit, the next steps (n_users,), the users whose support was to move, and
-    the gradient X'e, (n_users, n_features).
+    Users whose support has converged are skipped. `rest` is D, if known.
+
+    Returns the fit, the next steps (n_users,), and the gradient X'e, (n_users,
+    n_features).
     """
-    gradient, rest = gradient_and_squares(
-        block, _beside(scores, rules), fit.residual, squares
-    )
-    support, tried = _moves(block, gradient, rest, fit, step, rules)
-    if not len(tried):
-        return fit, step, tried, gradient
-    part, own = block.take(tried), per_user.take(scores, tried)
-    given = (fit.take(tried), support[tried], step[tried])
-    new, own_step = _stepped(part, own, *given, rules)
-    step = step.copy()
-    step[tried] = own_step
-    gradient[tried] = residual_gradients(part, new.residual)
-    return _put(fit, tried, new), step, tried, gradient
+    if rest is None:
+        columns = _beside(scores, rules)
+        gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
+    else:
+        gradient = residual_gradients(block, fit.residual)
+    moving, step = np.arange(len(scores)), step.copy()
+    current, now, own_step = fit, gradient, step
+    for _ in range(n_steps):
+        support, tried = _moves(block, now, rest, current, own_step, rules)
+        if not len(tried):
+            break
+        moving, rest = moving[tried], rest[tried]
+        block, scores = block.take(tried), per_user.take(scores, tried)
+        given = (current.take(tried), support[tried], own_step[tried])
+        current, own_step = _stepped(block, scores, *given, rules)
+        now = residual_gradients(block, current.residual)
+        fit, step[moving], gradient[moving] = fit.put(moving, current), own_step, now
+    return fit, step, gradient
 
 
 def _moves(block, gradient, rest, fit, step, rules):
@@ -278,44 +283,17 @@ def _stepped(block, scores, fit, support, step, rules):
     return new.where(better, fit), np.where(better, step, 0.5 * step)
 
 
-def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
-    """Replace the parameters of some users."""
-    values = {name: value.copy() for name, value in vars(fit).items()}
-    for name, value in values.items():
-        value[chosen] = getattr(part, name)
-    return LocalFit(**values)
-
-
 def thresholding_pursuit(
     block, scores, squares, rules, n_steps, start=None, rest=None
 ) -> LocalFit:
-    """Run hard-thresholding pursuit (Foucart 2011) beside XU, from w or a fit.
-
-    Users whose support has converged are skipped. `rest` is the result of
-    :func:`gradient_and_squares` beside XU, if known.
-    """
+    """Run hard-thresholding pursuit (Foucart 2011) beside XU, from w or a fit."""
     if rules.free:  # there is nothing to pursue
         return first_fit(block, scores, rules, rules.sparsity)
     fit = first_fit(block, scores, rules) if start is None else start
     if not rules.sparsity:
         return fit
-    if rest is None:
-        columns = _beside(scores, rules)
-        gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
-    else:
-        gradient = residual_gradients(block, fit.residual)
-    current, moving, step = fit, np.arange(len(scores)), np.ones(len(scores))
-    for _ in range(n_steps):
-        support, tried = _moves(block, gradient, rest, current, step, rules)
-        if not len(tried):
-            break
-        moving, rest = moving[tried], rest[tried]
-        block, scores = block.take(tried), per_user.take(scores, tried)
-        given = (current.take(tried), support[tried], step[tried])
-        current, step = _stepped(block, scores, *given, rules)
-        fit = _put(fit, moving, current)
-        gradient = residual_gradients(block, current.residual)
-    return fit
+    ones = np.ones(len(scores))
+    return pursue(block, scores, squares, rules, n_steps, fit, ones, rest)[0]
 
 
 def _put_feature(support: np.ndarray, position, feature) -> np.ndarray:
@@ -347,25 +325,16 @@ def _with_best(block, scores, squares, fit, position, rules, n_before) -> np.nda
     return _put_feature(fit.support, position, best)
 
 
-class _Start(NamedTuple):
-    """The common start of a block's pursuits: the fit of w alone.
+def _start(block, scores, squares, rules, n_starts: int) -> tuple:
+    """Return the fit of w alone, squares of features beside XU, and first features.
 
-    `rest` are squares of the features beside XU, and `features`, (n_users, n_starts),
-    the most promising first features, best first.
+    These, (n_users, n_starts), are the most promising ones, best first.
     """
-
-    fit: LocalFit
-    rest: np.ndarray
-    features: np.ndarray
-
-
-def _start(block, scores, squares, rules, n_starts: int) -> _Start:
     fit = first_fit(block, scores, rules)
     columns = _beside(scores, rules)
     gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
     unused = np.zeros((len(scores), 0), dtype=bool)
-    features = _best_features(gradient, rest, fit, unused, n_starts)
-    return _Start(fit, rest, features)
+    return fit, rest, _best_features(gradient, rest, fit, unused, n_starts)
 
 
 def matching_pursuit(
@@ -373,11 +342,11 @@ def matching_pursuit(
 ) -> LocalFit:
     """Run orthogonal least squares beside XU, from the feature ranked `first`."""
     start = start or _start(block, scores, squares, rules, first + 1)
-    fit, allowed = start.fit, rules.allowed(block.counts)
+    (fit, _, features), allowed = start, rules.allowed(block.counts)
     for j in range(rules.sparsity):
         position = np.full(len(scores), j)
         if j == 0:
-            support = _put_feature(fit.support, position, start.features[:, first])
+            support = _put_feature(fit.support, position, features[:, first])
         else:
             support = _with_best(block, scores, squares, fit, position, rules, j)
         fit = least_squares(block, scores, support, np.minimum(allowed, j + 1), rules)
@@ -409,10 +378,10 @@ def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
     n_starts = min(n_starts, block.X.shape[2])
     start = _start(block, scores, squares, rules, n_starts)
     given = (block, scores, squares, rules)
-    best = thresholding_pursuit(*given, n_steps, start.fit, start.rest)
+    best = thresholding_pursuit(*given, n_steps, *start[:2])
     for first in range(n_starts):
         fit = matching_pursuit(*given, first, start)
-        fit = thresholding_pursuit(*given, n_steps, fit, start.rest)
+        fit = thresholding_pursuit(*given, n_steps, fit, start[1])
         best = fit.where(fit.loss < best.loss, best)
     return exchange(block, scores, squares, best, rules)
 
@@ -620,12 +589,11 @@ class UserParameters:
 class AlternatingSolver:
     """State of the alternation: U, the users' parameters, and the rules of their fits.
 
-    With `shrink`, the prior of `rules` is the mean of the weights, updated in each
-    iteration.
+    The prior of weights is their mean, updated in each iteration, if they are free.
     """
 
-    def __init__(self, rows: UserRows, rules, *, shrink, n_jobs=None):
-        self.rows, self.rules, self._shrink = rows, rules, shrink
+    def __init__(self, rows: UserRows, rules, n_jobs=None):
+        self.rows, self.rules = rows, rules
         self._n_jobs, self._factor = n_jobs, None
         rank = len(rules.prior)
         self.users = UserParameters.zeros(rows.n_users, rank, rules.sparsity)
@@ -672,7 +640,7 @@ class AlternatingSolver:
         for iteration in range(1, max_iter + 1):
             gradient = self._local_steps(U, first=iteration == 1)
             U, move = self._move(U, gradient)
-            if self._shrink:
+            if not self.rules.fixed:
                 mean = self.users.weights.mean(axis=0)
                 self.rules = replace(self.rules, prior=mean)
             if iteration % _REPAIR_EVERY == 0 and self.rules.sparsity:
@@ -696,9 +664,8 @@ class AlternatingSolver:
             fit = least_squares(block, scores, support, allowed, rules)
             if rules.sparsity:
                 squares = self.rows.column_squares(block)
-                fit, users.step[own], _, gradient = local_step(
-                    block, scores, squares, fit, users.step[own], rules
-                )
+                given = block, scores, squares, rules, 1, fit, users.step[own]
+                fit, users.step[own], gradient = pursue(*given)
             else:
                 gradient = residual_gradients(block, fit.residual)
             users.write(own, fit)

@@ -356,12 +356,17 @@ class Basis(NamedTuple):
 
     `expanded`, (n_features,), are the features that are numbers; others stay as they
     are. `waves` and `pairs` are the numbers of waves in a feature, and in each part of
-    a product.
+    a product. Without waves all features stay as they are.
     """
 
     expanded: np.ndarray
     waves: int
     pairs: int
+
+    @property
+    def name(self) -> str:
+        """Name of the kind of functions."""
+        return "pairs" if self.pairs else "additive" if self.waves else "linear"
 
     @property
     def _pairs(self) -> np.ndarray:
@@ -376,8 +381,10 @@ class Basis(NamedTuple):
         pairs = np.repeat(self._pairs, self.pairs**2, axis=0)
         return np.concatenate([np.column_stack([alone, alone]), pairs]).astype(int)
 
-    def kinds(self) -> np.ndarray:
-        """Return the kind of each column."""
+    def kinds(self, blocks: np.ndarray) -> np.ndarray:
+        """Return the kind of each column, given the blocks of one-hot features."""
+        if not self.waves:
+            return np.where(blocks >= 0, LEVEL, SLOPE)
         d, n_pairs = int(self.expanded.sum()), len(self._pairs)
         counts = [len(self.expanded) - d, d, d * self.waves, n_pairs * self.pairs**2]
         return np.repeat([LEVEL, SLOPE, WAVE, PAIR], counts)
@@ -409,11 +416,11 @@ class Basis(NamedTuple):
 
 def chosen_basis(
     wanted: str, expanded: np.ndarray, others: float, n_targets: int, reach: float
-) -> tuple[str, Basis | None]:
-    """Return the name of a basis, and the basis; None for linear functions.
+) -> Basis:
+    """Return a basis; "auto" uses the richest one whose noise is low.
 
     `others` is the mean squared length of other columns, and `reach` the number of rows
-    times mu of the moment. "auto" uses the richest basis whose noise is low.
+    times mu of the moment.
     """
     d = int(expanded.sum())
     for name, waves, pairs, most in _CHOICES:
@@ -422,11 +429,11 @@ def chosen_basis(
         ):
             continue
         basis = Basis(expanded, waves, pairs)
-        width = len(basis.kinds()) + n_targets + 1
+        width = len(basis.sources()) + n_targets + 1
         noise = (basis.square(others) + n_targets + 1) * math.sqrt(width) / reach
         last = wanted == "additive" or (wanted == "pairs" and pairs == 1)
         if d and (noise <= most or last):
-            return name, basis
+            return basis
     if wanted == "pairs" and d:  # of a single number, or of too many
-        return "additive", Basis(expanded, 3, 0)
-    return "linear", None
+        return Basis(expanded, 3, 0)
+    return Basis(np.zeros(len(expanded), dtype=bool), 0, 0)

@@ -1,15 +1,19 @@
-"""LRSRegressor: one low rank plus sparse regression per user."""
+"""LRSRegressor: low rank plus sparse regressions of users, and what they release."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
+from .. import sensitivity
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import (
@@ -19,21 +23,461 @@ from .._base.personal import (
     rows_by_user,
     subtract_offsets,
 )
-from .._base.sklearn_compat import CallbackSupportMixin, fit_progress
+from .._base.sklearn_compat import (
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    fit_progress,
+)
+from .._base.strategies import register
 from .._linalg import per_user
 from .._linalg.per_user import combined_columns
-from .._statistics.statistic import Statistic
-from .._statistics.user_sums import Billboard
-from .._tables.columns import in_declared_order
-from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_users
-from ..accounting import PrivacyAccountant
+from .._statistics.statistic import Statistic, Votes
+from .._statistics.user_sums import MOST_USERS, Billboard, planned_sum, released_sum
+from .._tables.columns import as_numbers, in_declared_order, place_of, refuse_masked
+from .._tables.table import UserTable, deferred_targets, deferred_users, read_users
+from ..accounting import PrivacyAccountant, calibrate_gaussian, split_mu
 from ..accounting._errors import warn
-from ..mechanisms import PrivacyPlan, check_count
-from . import _kernels_lrs, _parameters
-from ._kernels_lrs import LocalRules
+from ..mechanisms import (
+    Concern,
+    Exact,
+    Gaussian,
+    Mechanism,
+    Neighbors,
+    Remark,
+    check_count,
+)
+from . import _kernels_lrs
+
+_NORMS = Interval(Real, 1e-60, 1e60, closed="both")
+_PENALTIES = Interval(Real, 0, 1e60, closed="both")
 
 # Numbers of the rows that are predicted together.
 _PART_NUMBERS = 1 << 20
+
+# What a reader of the guarantee must know of models that rest on shared directions.
+_BILLBOARD = Remark(
+    "Weights, sparse parts and intercepts stay with their users: predictions for a "
+    "user in the training data are for that user only (billboard model).",
+    Concern.TRUST,
+)
+
+# Steps of hard-thresholding pursuit of a user for one release.
+_LOCAL_STEPS = 10
+
+# Bisections for the users' median norms, on a logarithmic scale, and their share of
+# mu**2.
+_BISECTIONS = 12
+_VOTES = Votes("median", _BISECTIONS)
+_SMALLEST_LOG10, _LARGEST_LOG10 = -8.0, 8.0
+_MEDIAN_SHARE = 0.1
+
+
+@register
+@dataclass(eq=False, repr=False)
+class PrivateRounds(BaseEstimator):
+    r"""Estimate shared directions privately in a fixed number of releases.
+
+    A `solver` of :class:`~skdpspectral.LRSRegressor`. Each user contributes one vector
+    to each release. Contributions above the clip norms are scaled down.
+
+    Parameters
+    ----------
+    n_rounds : int, default=6
+        Number of releases of U. It is fixed before the fit, because private data must
+        not determine when to stop. With 0, `init` is kept and nothing is released.
+    init : "spectral" or array-like, default="spectral"
+        Initial U. "spectral": the leading directions of the users' correlations
+        :math:`X_i'y_i`, which are the first release. An array of shape (n_components,
+        n_features) must not depend on private data. Its rows are orthonormalized,
+        except with
+        ``shared_weights="fixed"``, where it is the central model itself and requires
+        ``n_rounds=0``.
+    curvature_clip_norm, gradient_clip_norm : float or None, default=None
+        Public clip norms, in [1e-60, 1e60], of the curvature
+        :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient
+        :math:`X_i'(y_i - X_ib_i)w_i'/m_i` of a user. None uses a private median over
+        the users, for a tenth of the budget's :math:`\mu^2` in all.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSRegressor
+    >>> from skdpspectral.linear_model import PrivateRounds
+    >>> rounds = PrivateRounds(2, curvature_clip_norm=3.3, gradient_clip_norm=1.0)
+    >>> model = LRSRegressor(solver=rounds)
+    >>> [mechanism.name for mechanism in model.privacy_plan(10).mechanisms]
+    ['start', 'moments_1']
+    >>> model.set_params(solver__n_rounds=1).privacy_plan(10).mechanisms[0].name
+    'start'
+    """
+
+    _array_parameters: ClassVar[tuple[str, ...]] = ("init",)
+    _parameter_constraints: ClassVar[dict] = {
+        "n_rounds": [Interval(Integral, 0, 10_000, closed="both")],
+        "init": [StrOptions({"spectral"}), "array-like"],
+        "curvature_clip_norm": [_NORMS, None],
+        "gradient_clip_norm": [_NORMS, None],
+    }
+
+    n_rounds: int = 6
+    _: KW_ONLY
+    init: Any = "spectral"
+    curvature_clip_norm: float | None = None
+    gradient_clip_norm: float | None = None
+
+
+@register
+@dataclass(eq=False, repr=False)
+class Alternation(BaseEstimator):
+    r"""Alternate between users and shared directions, without privacy.
+
+    A `solver` of :class:`~skdpspectral.LRSRegressor` for ``epsilon=None`` alone, as in
+    ``LRSRegressor(epsilon=None, solver=Alternation(max_iter=100))``.
+
+    Parameters
+    ----------
+    max_iter : int, default=50
+        Maximum number of iterations, at least 1.
+    tol : float, default=1e-6
+        Iterations stop when U moves by at most this distance, which is at least 0.
+    init : "spectral" or array-like, default="spectral"
+        Initial U. "spectral": the leading directions of the users' correlations
+        :math:`X_i'y_i`. An array has shape ``(n_components, n_features)``.
+    """
+
+    _array_parameters: ClassVar[tuple[str, ...]] = ("init",)
+    _parameter_constraints: ClassVar[dict] = {
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "init": [StrOptions({"spectral"}), "array-like"],
+    }
+
+    max_iter: int = 50
+    tol: float = 1e-6
+    _: KW_ONLY
+    init: Any = "spectral"
+
+
+@register
+@dataclass(eq=False, repr=False)
+class UserIntercept(BaseEstimator):
+    """An intercept for each user, and an optional public offset for each row.
+
+    A `fit_intercept` of :class:`~skdpspectral.LRSRegressor`, as in
+    ``LRSRegressor(fit_intercept=UserIntercept(prior=3.0, ridge=5.0))``.
+
+    Parameters
+    ----------
+    prior : float or None, default=None
+        Public intercept of the shared model, such as the middle of the range of the
+        targets. It is used in predictions for users without a model. None uses 0 with a
+        budget, and the mean over users with ``epsilon=None``.
+    ridge : float, default=0.0
+        Penalty on the squared difference between a user's intercept and `prior` (0 for
+        None), expressed as a number of rows: the intercept of a user with this many
+        rows is shrunk by one half.
+    offset_feature : int, str or None, default=None
+        Position or name of a column of X that is added to every prediction, such as the
+        mean rating of an item. It is not used as a feature. User models are fitted to
+        the targets minus the offsets.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "prior": [Interval(Real, -1e60, 1e60, closed="both"), None],
+        "ridge": [_PENALTIES],
+        "offset_feature": [Integral, str, None],
+    }
+
+    prior: float | None = None
+    _: KW_ONLY
+    ridge: float = 0.0
+    offset_feature: int | str | None = None
+
+
+# -- what is released: shared directions -----------------------------------------------
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """Shared directions U, (n_features, rank), of features divided by `scale`.
+
+    `weights` and `intercept` are those of users without a model. `users` are the
+    parameters of all users, where nothing is private.
+    """
+
+    U: np.ndarray
+    scale: np.ndarray
+    weights: np.ndarray
+    intercept: float = 0.0
+    n_iter: int = 1
+    converged: bool = True
+    users: _kernels_lrs.UserParameters | None = None
+
+    @property
+    def components(self) -> np.ndarray:
+        """U' in units of the data: (rank, n_features)."""
+        return np.ascontiguousarray((self.U / self.scale[:, None]).T)
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Coefficients of the shared model: (n_features,)."""
+        return self.weights @ self.components
+
+
+@dataclass(frozen=True)
+class ExactDirections(Statistic):
+    """Directions U that fit all users best, without noise.
+
+    Users' fits have `rules`. Iterations end when U moves by at most `tol`.
+    """
+
+    rules: _kernels_lrs.LocalRules
+    n_features: int
+    neighbors: Neighbors
+    n_jobs: int | None
+    max_iter: int
+    tol: float
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        return (Exact("components", (len(self.rules.prior), self.n_features)),)
+
+    def remarks(self) -> tuple[str, ...]:
+        return (_BILLBOARD,)
+
+    def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
+        """Fit U and all users, and release U.
+
+        `start`, (n_features, rank), may be the name of a start. `scale` divides the
+        features; None for their root mean squares. `progress` may stop the alternation.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                found = self._alternate(rows, start, scale, progress)
+                components, coef = found.components, found.coef
+            if np.isfinite(components).all() and np.isfinite(coef).all():
+                release("components", components)
+                return found
+        except np.linalg.LinAlgError:
+            pass
+        raise ValueError(
+            "X or y contains numbers, in units of scale, whose squares are out of the "
+            "range of float64: choose other units"
+        )
+
+    def _alternate(self, rows, start, scale, progress) -> SharedModel:
+        if scale is None:
+            scale = per_user.column_scales(rows, self.n_jobs)
+            rows.rescale(scale)
+        solver = _kernels_lrs.AlternatingSolver(rows, self.rules, self.n_jobs)
+        found = solver.fit(solver.start(start), self.max_iter, self.tol, progress.step)
+        U, n_iter, converged = found
+        weights = solver.users.weights.mean(axis=0)
+        model = SharedModel(U, scale, weights, 0.0, n_iter, converged, solver.users)
+        if rows.y_means is None:
+            return model
+        # The mean over users of the intercept that suits the shared coefficients.
+        intercepts = rows.y_means - rows.X_means @ model.coef
+        return replace(model, intercept=float(intercepts.mean()))
+
+
+@dataclass(frozen=True)
+class SharedDirections(Statistic):
+    """Directions U from releases of equal cost, and the clip norms that these need.
+
+    `n_releases` counts the releases of U: the start, with `release_start`, and rounds;
+    0 for a U that is given and kept. `clip_norms` are public units of a user's
+    curvature and gradient; None for a private median over the users.
+    """
+
+    rules: _kernels_lrs.LocalRules
+    n_features: int
+    neighbors: Neighbors
+    n_jobs: int | None
+    n_releases: int
+    release_start: bool = False
+    clip_norms: tuple[float | None, float | None] = (None, None)
+
+    # -- the plan ------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        """Number of shared directions."""
+        return len(self.rules.prior)
+
+    @property
+    def _rounds(self) -> list[str]:
+        n_rounds = self.n_releases - self.release_start
+        return [f"moments_{number}" for number in range(1, n_rounds + 1)]
+
+    @property
+    def _n_medians(self) -> int:
+        return self.clip_norms.count(None) if self._rounds else 0
+
+    @property
+    def _n_curvature(self) -> int:
+        return _kernels_lrs.n_curvature(self.rank, self.n_features)
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        votes = _VOTES.names if self._n_medians else []
+        share = _MEDIAN_SHARE if votes else 0.0
+        each = (1.0 - share) / max(self.n_releases, 1)
+        parts = [
+            (["start"] * self.release_start, self._planned_start, each),
+            (votes, self._planned_votes, share / _BISECTIONS),
+            (self._rounds, self._planned_round, each),
+        ]
+        shares = [share for names, _, share in parts for _ in names]
+        costs = split_mu(mu, shares) if len(shares) > 1 else [mu]
+        planned: list[Mechanism] = []
+        for names, plan, _ in parts:
+            if names:
+                planned += plan(names[0], costs[len(planned)]).repeated(names)
+        return tuple(planned)
+
+    def _planned_start(self, name: str, mu: float) -> Gaussian:
+        """Plan a sum that each user moves by a matrix s s' of norm 1."""
+        d = self.n_features
+        return calibrate_gaussian(
+            name,
+            sensitivity.projector_sum_sensitivity(self.neighbors),
+            mu,
+            (_kernels_lrs.n_packed(d),),
+            summation_error=(d + 16) * 2.0**-52,
+            magnitude=MOST_USERS,
+            lemma="projector-sums",
+        )
+
+    def _planned_votes(self, name: str, mu: float) -> Gaussian:
+        """Plan one step of the bisections: users vote on every median at once."""
+        return calibrate_gaussian(
+            name,
+            sensitivity.vote_sensitivity(self._n_medians, self.neighbors),
+            mu,
+            (self._n_medians,),
+            magnitude=0.5 * MOST_USERS,
+            lemma="votes",
+        )
+
+    def _planned_round(self, name: str, mu: float) -> Gaussian:
+        """Plan a sum over users of one vector of norm at most 1."""
+        width = self._n_curvature + self.rank * self.n_features
+        return planned_sum(name, width, self.neighbors, mu)
+
+    def remarks(self) -> tuple[str, ...]:
+        if self.rank and not self.n_releases:
+            return "Shared directions are the public ones that were given.", _BILLBOARD
+        return (_BILLBOARD,)
+
+    # -- the releases --------------------------------------------------------------
+
+    def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
+        """Release what is planned, and return the model that it leaves.
+
+        Every user contributes to a release from their own rows and earlier releases
+        alone; nothing else that is computed here depends on more than one user.
+
+        `start`, (n_features, rank), is public; None where it is released. `scale`,
+        public, divides the features. `progress` is told of every release of U. The
+        directions are orthonormal, unless weights are fixed; the weights are public.
+        """
+        U = start if self.rank else np.zeros((self.n_features, 0))
+        if self.n_releases:  # and not given, and kept, or none at all
+            U = self._directions(release, rows, start, progress.step)
+        n_iter = max(self.n_releases, 1)
+        return SharedModel(U, scale, self.rules.prior, n_iter=n_iter)
+
+    def _directions(self, release, rows, start, progress) -> np.ndarray:
+        U, first = start, 1
+        if self.release_start:
+            total = released_sum(release, "start", rows, _start_sums, self.n_jobs)
+            U = _kernels_lrs.leading_directions(total, self.rank, self.n_features)
+            progress(1)
+            first = 2
+        # Without directions, the first contribution is that of one model.
+        rules = replace(self.rules, sparsity=0) if self.rules.fixed else self.rules
+        if self._rounds:
+            clips = self._released_clips(release, rows, U, rules)
+        for step, name in enumerate(self._rounds, first):
+            answers = partial(self._answers, U=U, rules=rules, units=clips)
+            total = released_sum(release, name, rows, answers, self.n_jobs)
+            U = self._solved(total, release.plan[name].noise_std, clips)
+            progress(step)
+            rules = self.rules
+        return U
+
+    def _answers(self, block, rows, U, rules, units=(1.0, 1.0)) -> Iterator:
+        """Yield the users' moments at U, in some units, a few users at a time."""
+        scores = _kernels_lrs.shared_scores(block, U)
+        squares = rows.column_squares(block)
+        fit = _kernels_lrs.thresholding_pursuit(
+            block, scores, squares, rules, _LOCAL_STEPS
+        )
+        yield from _kernels_lrs.user_moments(block, scores, fit, units)
+
+    def _solved(self, total, noise_std: float, clips) -> np.ndarray:
+        """Return the next U from a released sum."""
+        rank, d, size = self.rank, self.n_features, self._n_curvature
+        total = np.concatenate([total[:size] * clips[0], total[size:] * clips[1]])
+        # The noise of the curvature matrix, in spectral norm: its square has
+        # expectation std^2 (r + 1)(d + 1) / 4 times the identity.
+        floor = noise_std * clips[0] * math.sqrt((rank + 1) * (d + 1))
+        U = _kernels_lrs.solve_moments(total, rank, d, floor)
+        return U if self.rules.fixed else _kernels_lrs.positive_qr(U)[0]
+
+    def _released_clips(self, release, rows, U, rules) -> np.ndarray:
+        """Return the units of curvature and gradient; release the votes for medians.
+
+        Every vote tells by how much more of the users lie below than above the tried
+        norms; only the signs of the noisy sums are used.
+        """
+        clips = np.array(self.clip_norms, dtype=np.float64)
+        wanted = np.flatnonzero(np.isnan(clips))
+        if not len(wanted):
+            return clips
+        counts = self._counts(rows, U, rules)[wanted]
+        each = range(len(wanted))
+
+        def margins(places):
+            return counts[each, places] - 0.5 * counts[:, -1]
+
+        first, last = _VOTES.run(release, margins, len(wanted))
+        clips[wanted] = _norm_at(0.5 * (first + last))
+        return clips
+
+    def _counts(self, rows, U, rules) -> np.ndarray:
+        """Count users whose norms at U are at most those on a grid; last, all users."""
+        counts = np.zeros((2, (1 << _BISECTIONS) + 2), dtype=np.int64)
+        for found in rows.sums(partial(self._placed, U=U, rules=rules), self.n_jobs):
+            counts += found
+        return counts.cumsum(axis=1)
+
+    def _placed(self, block, rows, U, rules) -> np.ndarray:
+        """Count the users of a block between the norms on the grid."""
+        points = _norm_at(np.arange((1 << _BISECTIONS) + 1))
+        counts, size = np.zeros((2, len(points) + 1), dtype=np.int64), self._n_curvature
+        for moments in self._answers(block, rows, U, rules):
+            parts = moments[:, :size], moments[:, size:]
+            for count, vectors in zip(counts, parts, strict=True):
+                # What is not a number lies beyond all of them.
+                places = np.searchsorted(points, _kernels_lrs.row_norms(vectors))
+                count += np.bincount(places, minlength=len(count))
+        return counts
+
+
+def _start_sums(block, rows) -> Iterator:
+    """Yield what users' correlations are, packed, a few users at a time."""
+    width = _kernels_lrs.n_packed(block.X.shape[2])
+    for part in _kernels_lrs.slices_of(block, width):
+        yield _kernels_lrs.start_moments(block.take(part))
+
+
+def _norm_at(place):
+    """Return the norm at a place of the grid."""
+    share = place / (1 << _BISECTIONS)
+    return 10.0 ** (_SMALLEST_LOG10 + share * (_LARGEST_LOG10 - _SMALLEST_LOG10))
+
+
+# -- what stays with users -------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -43,7 +487,6 @@ class PersonalModels(UserModels):
     entries: ClassVar[tuple[str, ...]] = ("weights", "support", "sparse", "intercepts")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
-    weights: np.ndarray
     support: np.ndarray
     sparse: np.ndarray
     intercepts: np.ndarray
@@ -52,25 +495,6 @@ class PersonalModels(UserModels):
     def empty(cls, rank: int) -> PersonalModels:
         none = np.empty((0, 0))
         return cls(None, np.empty((0, rank)), none.astype(np.intp), none, np.empty(0))
-
-    @classmethod
-    def fitted(cls, rows, users, index, scale, components) -> PersonalModels:
-        """Return models of fitted users, and their intercepts, in data units.
-
-        `users` are fitted to features divided by `scale`; `index` is None for a single
-        user without an id; `components` is U', (rank, n_features).
-        """
-        with np.errstate(all="ignore"):
-            sparse = users.sparse / scale[users.support]
-        intercepts = np.zeros(rows.n_users)
-        models = cls.cleaned(index, users.weights, users.support, sparse, intercepts)
-        if rows.y_means is None:
-            return models
-        # A user's model passes through the mean of their rows, but for a penalty.
-        everyone = np.arange(rows.n_users)
-        means = models.predict(lambda part: rows.X_means[part], everyone, components)
-        models.intercepts[:] = finite_or_zero(rows.intercepts(means))
-        return models
 
     def coef(self, code: int, components: np.ndarray) -> np.ndarray:
         """Return U w + b of one user."""
@@ -93,26 +517,29 @@ class PersonalModels(UserModels):
         ``features(rows)`` returns the features of a slice of rows; `codes`, (n_rows,),
         are their users; `components` is U'.
         """
-        out = np.empty(len(codes))
+        predicted = np.empty(len(codes))
         size = max(1, _PART_NUMBERS // max(components.shape[1], 1))
         # A warning would tell of the values of some user.
         with np.errstate(all="ignore"):
             for start in range(0, len(codes), size):
                 rows = slice(start, start + size)
-                out[rows] = self._predicted(features(rows), codes[rows], components)
-        return out
+                X, own = features(rows), codes[rows]
+                # Entry by entry, one term after another: no sum over an axis, whose
+                # order would be numpy's choice.
+                out = self.intercepts[own]
+                shared = combined_columns(X, components.T)
+                for scores, weights in zip(shared, self.weights.T, strict=True):
+                    out += scores * weights[own]
+                each = np.arange(len(X))
+                for some, values in zip(self.support.T, self.sparse.T, strict=True):
+                    out += X[each, some[own]] * values[own]
+                predicted[rows] = out
+        return predicted
 
-    def _predicted(self, X, own, components) -> np.ndarray:
-        # Entry by entry, one term after another: no sum over an axis, whose order
-        # would be numpy's choice.
-        out = self.intercepts[own]
-        shared = combined_columns(X, components.T)
-        for scores, weights in zip(shared, self.weights.T, strict=True):
-            out += scores * weights[own]
-        each = np.arange(len(X))
-        for features, values in zip(self.support.T, self.sparse.T, strict=True):
-            out += X[each, features[own]] * values[own]
-        return out
+
+# -- the estimator ---------------------------------------------------------------------
+
+_IN_A_GRID = 'leave solver="auto" (in a search, use a separate grid for epsilon=None)'
 
 
 @documented
@@ -258,7 +685,18 @@ class LRSRegressor(
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        **_parameters.CONSTRAINTS,
+        "n_components": [Interval(Integral, 0, None, closed="left")],
+        "sparsity": [Interval(Integral, 0, None, closed="left"), None],
+        "user_feature": [Integral, str, None],
+        "fit_intercept": [StrOptions({"user"}), "boolean", UserIntercept],
+        "shared_weights": [StrOptions({"user", "fixed"})],
+        "ridge_shared": [_PENALTIES],
+        "ridge_sparse": [_PENALTIES],
+        "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
+        "solver": [StrOptions({"auto"}), PrivateRounds, Alternation],
+        "scale": ["boolean", "array-like"],
+        "n_jobs": [Integral, None],
+        "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
 
     n_components: int = 1
@@ -279,20 +717,118 @@ class LRSRegressor(
     n_jobs: int | None = None
     verbose: int = 0
 
-    def _statistic(self, n_features: int) -> Statistic:
-        rank = min(int(self.n_components), n_features)
-        rules = self._rules(n_features, rank)
-        return _parameters.shared_statistic(self, rules, n_features)
+    # -- what parameters mean ------------------------------------------------------
 
-    def _n_beside(self) -> int:
-        return len(_parameters.columns_beside(self))
+    def _is_fixed(self) -> bool:
+        """Return whether all weights are one, and users have none of their own."""
+        return self.shared_weights == "fixed"
 
-    def _plan(self, statistic: Statistic) -> PrivacyPlan:
-        return self._plan_of_users(statistic, statistic.neighbors)
+    def _own_solver(self) -> PrivateRounds | Alternation:
+        if isinstance(self.solver, str):
+            return PrivateRounds() if self._is_private() else Alternation()
+        return self.solver
+
+    def _intercept(self) -> UserIntercept | None:
+        """Return the intercept strategy; None without intercepts."""
+        given = self.fit_intercept
+        if isinstance(given, UserIntercept):
+            return given
+        return UserIntercept() if isinstance(given, str) else None
 
     def _check_parameters(self) -> None:
+        """Refuse combinations of individually valid parameters."""
         super()._check_parameters()
-        _parameters.check_lrs_parameters(self)
+        private, solver = self._is_private(), self._own_solver()
+        fixed, rank = self._is_fixed(), self.n_components
+        rounds = isinstance(solver, PrivateRounds)
+        kept, given = rounds and not solver.n_rounds, not isinstance(solver.init, str)
+        is_switch = isinstance(self.fit_intercept, (bool, np.bool_))
+        refused = {
+            'fit_intercept must be "user", UserIntercept(...) or False, got True: a '
+            "common intercept of all users would have to be released": is_switch
+            and bool(self.fit_intercept),
+            "sparsity=None requires ridge_sparse > 0: without a penalty a user with "
+            "few rows has no unique model of all features": self.sparsity is None
+            and not self.ridge_sparse,
+            f"solver={solver!r} needs epsilon=None: with a budget use "
+            f"PrivateRounds(n_rounds=...); {_IN_A_GRID}": private and not rounds,
+            f"solver={solver!r} needs a budget: with epsilon=None use "
+            f"Alternation(max_iter=...); {_IN_A_GRID}": rounds and not private,
+            "solver: n_rounds=0 keeps the directions of init, which must then be an "
+            "array of public directions": kept and not given,
+            f'shared_weights="fixed" needs n_components=1, got n_components={rank}: '
+            "one central model has one direction": fixed and rank != 1,
+            'init of solver is not used with shared_weights="fixed", which starts from '
+            'zero: leave init="spectral", or pass a central model that is not changed '
+            "with solver=PrivateRounds(0, init=...)": fixed and given and not kept,
+        }
+        for message, applies in refused.items():
+            if applies:
+                raise ValueError(message)
+
+    def _public_scale(self, n_features: int) -> np.ndarray | None:
+        """Return public scales; None if they come from the data."""
+        if isinstance(self.scale, (bool, np.bool_)):
+            from_data = self.scale and not self._is_private()
+            return None if from_data else np.ones(n_features)
+        scale = _numbers(self.scale, "scale")
+        if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
+            raise ValueError(
+                "scale must be a boolean, or contain a positive number for each of the "
+                f"{n_features} features"
+            )
+        return scale
+
+    def _start(self, n_features: int):
+        """Return a public start of U, (d, r), or its name; None if it is released."""
+        solver = self._own_solver()
+        shape = (min(int(self.n_components), n_features), n_features)
+        if isinstance(solver.init, str):
+            if self._is_fixed():
+                return np.zeros(shape[::-1])
+            return None if isinstance(solver, PrivateRounds) else solver.init
+        start = _numbers(solver.init, "init")
+        if start is None or start.shape != shape:
+            raise ValueError(
+                "init of solver must be a string, or finite numbers of shape "
+                f"(n_components, n_features) = {shape}"
+            )
+        if self._is_fixed():  # a central model, of any length
+            return start.T.copy()
+        return _kernels_lrs.positive_qr(start.T)[0]
+
+    def _rules(self, n_features: int, prior=None) -> _kernels_lrs.LocalRules:
+        """Return the rules of users' fits; without a prior, that is public."""
+        fixed, rank = self._is_fixed(), min(int(self.n_components), n_features)
+        most = n_features if self.sparsity is None else int(self.sparsity)
+        return _kernels_lrs.LocalRules(
+            sparsity=min(most, n_features),
+            ridge_shared=float(self.ridge_shared),
+            ridge_sparse=float(self.ridge_sparse),
+            prior=np.full(rank, float(fixed)) if prior is None else prior,
+            fixed=fixed,
+            free=most >= n_features and self.ridge_sparse > 0.0,
+        )
+
+    def _statistic(self, n_features: int) -> ExactDirections | SharedDirections:
+        solver, rules = self._own_solver(), self._rules(n_features)
+        users = rules, n_features, Neighbors(self.neighbors), self.n_jobs
+        if isinstance(solver, Alternation):
+            return ExactDirections(*users, solver.max_iter, solver.tol)
+        n_releases = int(solver.n_rounds) if len(rules.prior) else 0
+        spectral = isinstance(solver.init, str) and not rules.fixed
+        norms = solver.curvature_clip_norm, solver.gradient_clip_norm
+        return SharedDirections(
+            *users,
+            n_releases,
+            release_start=n_releases > 0 and spectral,
+            clip_norms=tuple(None if norm is None else float(norm) for norm in norms),
+        )
+
+    def _n_beside(self) -> int:
+        return len(self._columns_beside())
+
+    # -- the fit ---------------------------------------------------------------------
 
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:
@@ -302,7 +838,7 @@ class LRSRegressor(
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
             Features of all rows in any order, with the columns of users and offsets;
-            never modified. Dask collections are read into memory (:ref:`clusters`).
+            never modified.
         y : array-like of shape (n_rows,)
             Targets.
         {users_of_fit}
@@ -310,11 +846,12 @@ class LRSRegressor(
         {outcome_of_fit}
         """
         self._check_parameters()
-        most = _parameters.most_steps(self)
+        solver = self._own_solver()
+        rounds = isinstance(solver, PrivateRounds)
+        most = max(int(solver.n_rounds if rounds else solver.max_iter), 1)
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
             table, targets, offset, d = self._unread(X, y, users)
-            scale = _parameters.public_scale(self, d)
-            start = _parameters.start_of(self, d)
+            scale, start = self._public_scale(d), self._start(d)
             self._warn_of_one_user(table)
             shared = self._statistic(d)
             plan = self._plan(shared)
@@ -337,7 +874,7 @@ class LRSRegressor(
         self.components_, self.coef_ = found.components, found.coef
         self.weights_ = np.array(found.weights, dtype=np.float64)
         self.intercept_, self.scale_ = found.intercept, found.scale
-        level = getattr(_parameters.intercept_of(self), "prior", None)
+        level = getattr(self._intercept(), "prior", None)
         if level is not None:
             self.intercept_ = float(level)
         self.n_iter_, self.privacy_ = found.n_iter, plan
@@ -350,33 +887,11 @@ class LRSRegressor(
 
     # -- users beside the shared directions: nothing of this is released ---------------
 
-    def _rules(self, n_features: int, rank: int, prior=None) -> LocalRules:
-        """Return the rules of users' fits; without a prior, that is public."""
-        fixed = _parameters.is_fixed(self)
-        most = n_features if self.sparsity is None else int(self.sparsity)
-        return LocalRules(
-            sparsity=min(most, n_features),
-            ridge_shared=float(self.ridge_shared),
-            ridge_sparse=float(self.ridge_sparse),
-            prior=np.full(rank, float(fixed)) if prior is None else prior,
-            fixed=fixed,
-            free=most >= n_features and self.ridge_sparse > 0.0,
-        )
-
-    def _centered(self) -> dict:
-        """Return how users' rows are centered."""
-        own = _parameters.intercept_of(self)
-        chosen = own or _parameters.UserIntercept()
-        level = per_user.Level(chosen.prior or 0.0, float(chosen.ridge))
-        return {"center": own is not None, "level": level}
-
-    _read_like_fit = _parameters.read_like_fit
-
     def _shared_prediction(self) -> str:
         if self.coef_.any():
             return "the shared model (coef_, intercept_)"
         level = f"intercept_={self.intercept_:g}"
-        if "offset_feature" in _parameters.columns_beside(self):
+        if "offset_feature" in self._columns_beside():
             return f"the offsets plus {level}, as coef_ is zero"
         # No function of the releases is better: lemma-mirrored-users.
         return (
@@ -389,21 +904,27 @@ class LRSRegressor(
         return models.predict(table.features, codes, self.components_)
 
     def _fit_users(self, table: UserTable, y, index) -> PersonalModels:
-        rows = rows_by_user(table, y, index, scale=self.scale_, **self._centered())
-        # A new user's weights shrink to the mean where those of the fit did.
-        shrinks = getattr(self.solver, "shrink_to_mean", True)
-        shrinks = shrinks and not (self._was_private() or _parameters.is_fixed(self))
-        prior = self.weights_ if shrinks else None
-        rules = self._rules(len(self.scale_), len(self.weights_), prior)
-        return self._models_beside(
-            rows, index, (self.components_ * self.scale_).T, rules
-        )
+        rows = self._user_rows(table, y, index, self.scale_)
+        # A new user's weights shrink to those of the shared model, as in the fit.
+        rules = self._rules(len(self.scale_), self.weights_)
+        U = (self.components_ * self.scale_).T
+        return self._models_beside(rows, index, U, rules)
 
-    def _models_beside(self, rows, index, U, rules, fit=None) -> PersonalModels:
+    def _models_beside(self, rows, index, U, rules, users=None) -> PersonalModels:
         """Fit users, unless already fitted, from their own rows and U alone."""
-        if fit is None:
-            fit = _kernels_lrs.solve_users(rows, U, rules, self.n_jobs)
-        return PersonalModels.fitted(rows, fit, index, self.scale_, self.components_)
+        if users is None:
+            users = _kernels_lrs.solve_users(rows, U, rules, self.n_jobs)
+        with np.errstate(all="ignore"):
+            sparse = users.sparse / self.scale_[users.support]
+        own = users.weights, users.support, sparse, np.zeros(rows.n_users)
+        models = PersonalModels.cleaned(index, *own)
+        if rows.y_means is None:
+            return models
+        # A user's model passes through the mean of their rows, but for a penalty.
+        everyone = np.arange(rows.n_users)
+        means = models.predict(rows.X_means.__getitem__, everyone, self.components_)
+        models.intercepts[:] = finite_or_zero(rows.intercepts(means))
+        return models
 
     def _models(self) -> PersonalModels:
         return getattr(self, "_personal", PersonalModels.empty(len(self.components_)))
@@ -438,12 +959,12 @@ class LRSRegressor(
         code = self._code_of(user)
         return code, self._models().with_shared(self.weights_, self.intercept_)
 
-    # -- reading rows; several groups of users --------------------------------------
+    # -- several groups of users -------------------------------------------------------
 
     def _billboard(self, n_features) -> Billboard:
         """Return what many groups of users release together, and all that is public."""
         self._check_parameters()
-        solver = _parameters.solver_of(self)
+        solver = self._own_solver()
         if not self._is_private():
             raise ValueError("epsilon=None: groups of users need a budget")
         refusals = {
@@ -455,9 +976,9 @@ class LRSRegressor(
             if applies:
                 raise ValueError(message)
         d = check_count("n_features", n_features)
-        own = _parameters.intercept_of(self)
+        own = self._intercept()
         rows = ("user", own.prior, float(own.ridge)) if own else (False, None, 0.0)
-        given = _parameters.start_of(self, d), _parameters.public_scale(self, d)
+        given = self._start(d), self._public_scale(d)
         return Billboard(self._statistic(d), given, rows)
 
     def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
@@ -466,7 +987,7 @@ class LRSRegressor(
         `names` are those of the features, or None. ``read()`` returns users' rows and
         ids.
         """
-        X = in_declared_order(X, names, list(_parameters.columns_beside(self).items()))
+        X = in_declared_order(X, names, list(self._columns_beside().items()))
         table, targets, offset, d = self._unread(X, y, users)
         scale = board.given[1]
         if len(scale) != d:
@@ -476,18 +997,74 @@ class LRSRegressor(
             )
         return lambda: self._grouped(table.read(), targets.read(), offset, scale)
 
-    def _unread(
-        self, X, y, users
-    ) -> tuple[DeferredRead, DeferredRead, int | None, int]:
+    # -- reading rows ------------------------------------------------------------------
+
+    def _columns_beside(self) -> dict[str, int | str]:
+        """Return the columns of X that are no features, by parameter."""
+        offset = getattr(self._intercept(), "offset_feature", None)
+        columns = {"user_feature": self.user_feature, "offset_feature": offset}
+        return {name: place for name, place in columns.items() if place is not None}
+
+    def _find_offset(self, X, n_features: int) -> int | None:
+        """Return the position of the offsets among the columns without users."""
+        columns = self._columns_beside()
+        if "offset_feature" not in columns:
+            return None
+        places = {name: place_of(X, at, name) for name, at in columns.items()}
+        place, user = places["offset_feature"], places.get("user_feature", np.inf)
+        if user == place:
+            raise ValueError("offset_feature and user_feature name the same column")
+        if n_features < 2:
+            raise ValueError(
+                f"X must have features besides {' and '.join(columns)}, got "
+                f"n_features = {n_features} beside users: 0 feature(s) are left"
+            )
+        return place - (place > user)
+
+    def _unread(self, X, y, users) -> tuple:
         """Check the form of rows and targets; return the position of offsets, and d."""
         given = self._ids_of_fit(users), self.user_feature
-        table = deferred_users(self, X, *given, reset=True, on_cluster=True)
+        table = deferred_users(self, X, *given, reset=True)
         targets = deferred_targets(self, y, table.shape[0])
-        offset = _parameters.find_offset(self, X, table.shape[1])
+        offset = self._find_offset(X, table.shape[1])
         return table, targets, offset, table.shape[1] - (offset is not None)
 
     def _grouped(self, table, targets, offset, scale):
         """Return rows by user, and the ids of the users."""
-        table, offsets = _parameters.split_offsets(table, offset)
+        table, offsets = _split_offsets(table, offset)
         index, y = self._index(table), subtract_offsets(targets, offsets)
-        return rows_by_user(table, y, index, scale=scale, **self._centered()), index
+        return self._user_rows(table, y, index, scale), index
+
+    def _user_rows(self, table, y, index, scale) -> per_user.UserRows:
+        """Return rows by user, with their intercepts taken out if there are any."""
+        own = self._intercept() or UserIntercept()
+        level = per_user.Level(own.prior or 0.0, float(own.ridge))
+        center = self._intercept() is not None
+        return rows_by_user(table, y, index, scale=scale, center=center, level=level)
+
+    def _read_like_fit(self, X, users) -> tuple[UserTable, np.ndarray]:
+        table = read_users(self, X, users, self.user_feature, reset=False)
+        place = self._find_offset(X, table.n_features)
+        table, offsets = _split_offsets(table, place)
+        if table.n_features != len(self.scale_):
+            raise ValueError(
+                f"X has {table.n_features} features besides users and offsets, but fit "
+                f"had {len(self.scale_)}: user_feature or offset_feature was changed "
+                "since fit"
+            )
+        return table, offsets
+
+
+def _numbers(values, name: str) -> np.ndarray | None:
+    """Return finite float64 numbers, or None."""
+    refuse_masked(values, name)
+    found = as_numbers(values, "biufO")
+    return found if found is not None and np.isfinite(found).all() else None
+
+
+def _split_offsets(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
+    """Return a table without its column of offsets, if any, and the offsets."""
+    if place is None:
+        return table, np.zeros(len(table.X))
+    offsets = np.asarray(table.X[:, place], dtype=np.float64)
+    return replace(table, X=np.delete(table.X, place, axis=1)), offsets

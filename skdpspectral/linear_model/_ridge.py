@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -20,12 +21,18 @@ from .._linalg.walks import blas_threads
 from .._statistics.feature_scales import refuse_too_few
 from .._tables.clipping import Box, make_box
 from .._tables.columns import as_numbers
-from .._tables.table import check_rows, map_rows
+from .._tables.table import (
+    DeferredRead,
+    check_rows,
+    deferred_rows,
+    deferred_targets,
+    map_rows,
+)
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
 from ..mechanisms import check_count
 from . import _kernels_ridge as kernels
-from ._joint_moment import RegressionMoments, deferred_joint_rows
+from ._joint_moment import JointRows, RegressionMoments
 
 # Deviations at which values that a step before has standardized are cut: with 30, R2
 # behind a vectorizer falls from .78 to .73 and from .57 to .44 on two of nine tables.
@@ -33,11 +40,6 @@ _FAR = 5.0
 
 # Squared length that a coefficient may have in directions which noise hides.
 _MOST_HIDDEN = 0.02
-
-# Share of a feature's mean square that weighted rows must keep, how many deviations of
-# the moment's noise it may fall short, as scales have noise as well; and p-value of
-# linearity, for coefficients of the population.
-_LEAST_KEPT, _KEPT_NOISE, _LEAST_P_VALUE = 0.95, 8.0, 0.05
 
 # Attributes without an axis of targets if y has one dimension, and of intervals.
 _OF_TARGETS = ("coef_", "intercept_", "alpha_", "coef_std_", "linearity_pvalue_")
@@ -47,6 +49,8 @@ _OF_INTERVALS = (
 )
 
 
+@documented
+@dataclass(eq=False, repr=False)
 class MomentModel(TableEstimator):
     """Base of linear models of one released moment of features and targets."""
 
@@ -61,8 +65,20 @@ class MomentModel(TableEstimator):
 
     # Whether all targets are shrunk by the same amount.
     _shrinks_alike: ClassVar[bool] = False
-    intervals: Any = False
-    basis: Any = "linear"
+
+    alpha: str | float = "auto"
+    _: KW_ONLY
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    basis: str = "linear"
+    bounds: Any = None
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
+
+    # Returns the public box of targets and their public units, each or None.
+    _given_of_targets: ClassVar[Callable[[Any, int], tuple]]
+    # Checks the form of targets; ``read()`` returns numbers.
+    _deferred_targets: ClassVar[Callable[..., DeferredRead]]
 
     def _plan_of_shape(self, n_samples, n_features, n_targets):
         """Return the plan of a fit of that shape."""
@@ -74,7 +90,8 @@ class MomentModel(TableEstimator):
     def _statistic(self, n_samples: int, n_features: int, n_targets: int = 1):
         """Return the statistic of a fit of that shape, from public numbers."""
         refuse_too_few(n_samples)
-        if self.intervals and self.basis != "linear":
+        intervals = getattr(self, "intervals", False)
+        if intervals and self.basis != "linear":
             raise ValueError('intervals=True requires basis="linear"')
         box = square = blocks = None
         units = self._input_units()
@@ -90,29 +107,48 @@ class MomentModel(TableEstimator):
             boxes=(box, target_box),
             target_units=target_units,
             square=square,
-            intervals=self.intervals,
+            intervals=intervals,
             blocks=blocks,
             basis=self.basis,
         )
 
-    def _given_of_targets(self, n_targets: int) -> tuple:
-        """Return the public box of targets and their public units, each or None."""
-        raise NotImplementedError
+    def _unread(self, X, y) -> DeferredRead:
+        """Check the form of rows and targets; the shape is that of the targets."""
+        unread = deferred_rows(self, X, in_blocks=True)
+        targets = self._deferred_targets(y, unread.shape[0])
 
-    def _fit(self, X, y, users, targets_of=None):
-        """Release the moment and solve; ``targets_of(y, n_rows)`` reads labels."""
+        def read():
+            rows, values = unread.read(), targets.read().reshape(unread.shape[0], -1)
+            on_cluster = hasattr(rows, "cut")
+            return JointRows(rows, rows.cut(values) if on_cluster else values)
+
+        return DeferredRead(targets.shape, read)
+
+    @unweighted
+    def fit(self, X, y, *, users=None) -> Self:
+        """Release the moments of rows and targets, and compute the coefficients.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            {X_by_block}
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets in memory, or one column of a dask collection if X is one. A
+            classifier takes labels in memory, all of which must be in `classes`.
+        {users_of_rows}
+
+        {outcome_of_fit}
+        """
         with self._unchanged_on_error():
             self._check_parameters()
-            unread = deferred_joint_rows(self, X, y, targets_of)
-            unread = self._by_user(unread, users)
+            unread = self._by_user(self._unread(X, y), users)
             n_samples, n_targets = (*unread.shape, 1)[:2]
             statistic = self._statistic(n_samples, self.n_features_in_, n_targets)
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=n_samples)
-            self.blocks_, self.basis_ = statistic.blocks, statistic.basis_name
-            linear = kernels.Basis(np.zeros(self.n_features_in_, dtype=bool), 0, 0)
-            self.expanded_features_, *orders = statistic.basis or linear
+            self.blocks_, self.basis_ = statistic.blocks, statistic.basis.name
+            self.expanded_features_, *orders = statistic.basis
             self.basis_orders_ = np.array(orders)
             self.n_samples_, self.privacy_ = n_samples, plan
             self._set_released(statistic.run(release, rows))
@@ -121,21 +157,17 @@ class MomentModel(TableEstimator):
                 if hasattr(self, name):
                     (value,) = getattr(self, name)
                     setattr(self, name, value if np.ndim(value) else float(value))
-            self._warn_of_targets()
+            hidden = int(self.unseen_targets_.sum())
+            if hidden and not self._shrinks_alike:
+                warn(
+                    f"{hidden} of {n_targets} targets cannot be distinguished from a "
+                    "constant at this budget, and their coefficients are 0: use more "
+                    "rows or a larger epsilon, or pass bounds and target_bounds",
+                    NoisyFitWarning,
+                )
             if statistic.location is None:  # or the plan has said it
                 self._warn_of_unseen("their coefficients are 0")
         return self
-
-    def _warn_of_targets(self) -> None:
-        count = int(self.unseen_targets_.sum())
-        if count and not self._shrinks_alike:
-            warn(
-                f"{count} of {len(self.unseen_targets_)} targets cannot be "
-                "distinguished from a constant at this budget, and their coefficients "
-                "are 0: use more rows or a larger epsilon, or pass bounds and "
-                "target_bounds",
-                NoisyFitWarning,
-            )
 
     def _set_released(self, found) -> None:
         """Set attributes from what was released."""
@@ -158,22 +190,17 @@ class MomentModel(TableEstimator):
             self.n_samples_,
         )
 
-    def _basis(self) -> kernels.Basis | None:
-        """Return the basis of the fit; None for linear functions."""
-        if self.basis_ == "linear":
-            return None
+    def _basis(self) -> kernels.Basis:
+        """Return the basis of the fit."""
         return kernels.Basis(self.expanded_features_, *map(int, self.basis_orders_))
 
     def _seen_columns(self) -> np.ndarray:
         """Return a mask of the columns, of features or of the basis, that are seen."""
-        seen, basis = ~self.unseen_features_, self._basis()
-        return seen if basis is None else seen[basis.sources()].all(axis=1)
+        return ~self.unseen_features_[self._basis().sources()].any(axis=1)
 
     def _kinds(self) -> np.ndarray:
         """Return the kinds of regressors, which have a prior variance each."""
-        basis = self._basis()
-        kinds = np.where(self.blocks_ >= 0, kernels.LEVEL, kernels.SLOPE)
-        kinds = (kinds if basis is None else basis.kinds())[self._seen_columns()]
+        kinds = self._basis().kinds(self.blocks_)[self._seen_columns()]
         return np.append(kinds, kernels.CONSTANT)
 
     def _set_coefficients(self) -> None:
@@ -196,7 +223,7 @@ class MomentModel(TableEstimator):
         """Return coefficients and intercepts of seen targets, in units of the data."""
         kept, seen = self._seen_columns(), ~self.unseen_targets_
         width, scale = int(kept.sum()), self.target_scale_[seen]
-        linear = self._basis() is None
+        linear = not self._basis().waves
         units, center = (self.scale_, self.mean_) if linear else np.ones((2, len(kept)))
         coef = np.zeros((len(seen), len(kept)))
         coef[np.ix_(seen, kept)] = found[:width].T * scale[:, None] / units[kept]
@@ -213,7 +240,7 @@ class MomentModel(TableEstimator):
 
         def predicted(rows):
             rows = np.clip(rows, *self.limits_, dtype=np.float64)
-            if basis is not None:
+            if basis.waves:
                 rows = basis.expand((rows - self.mean_) / self.scale_)
             return rows @ coef + intercept
 
@@ -243,7 +270,7 @@ class MomentModel(TableEstimator):
         """Return effects of features (n, k, p) for rows that are not checked."""
         coefs, basis = np.atleast_2d(self.coef_), self._basis()
         rows = np.clip(rows, *self.limits_, dtype=np.float64) - self.mean_
-        if basis is None:
+        if not basis.waves:
             return rows[:, None] * coefs
         rows = basis.expand(rows / self.scale_) - basis.expand(0.0 * rows[:1])
         found = np.zeros((len(rows), len(coefs), self.n_features_in_))
@@ -255,6 +282,7 @@ class MomentModel(TableEstimator):
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     r"""Ridge regression with differential privacy, from a single release.
 
@@ -279,13 +307,13 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
+    {accountant}
+    {noise_seed}
     target_bounds : tuple (low, high) or None, default=None
         Public bounds of the targets, numbers or arrays of shape (n_targets,).
     intervals : bool, default=False
         Whether to release what :meth:`conf_int` needs. This takes 35 % of the moment's
         part of the budget, and rows are weighted by their features.
-    {accountant}
-    {noise_seed}
 
     Attributes
     ----------
@@ -311,7 +339,8 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     hidden_directions_ : ndarray of shape (n_features, n_hidden)
         Combinations of standardized features whose variance may be noise.
     row_radius_ : float
-        Length of standardized features with a constant beyond which rows are weighted.
+        Length of standardized features with a constant beyond which rows have a weight
+        below 1: this radius over their length.
     alpha_ : float or ndarray of shape (n_targets,)
         Penalty. With ``alpha="auto"``, the floor of the eigenvalues of the summed
         products of the standardized features; infinite if the coefficients are 0.
@@ -387,28 +416,14 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         "intervals": ["boolean"],
     }
 
-    def __init__(
-        self,
-        alpha="auto",
-        *,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        basis: str = "linear",
-        bounds=None,
-        target_bounds=None,
-        intervals: bool = False,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-    ) -> None:
-        self.alpha = alpha
-        self.epsilon = epsilon
-        self.delta = delta
-        self.basis = basis
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.intervals = intervals
-        self.accountant = accountant
-        self.noise_seed = noise_seed
+    _: KW_ONLY
+    target_bounds: Any = None
+    intervals: bool = False
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # few rows are hidden by the noise
+        return tags
 
     def privacy_plan(self, n_samples, n_features, n_targets=1):
         """Describe what a fit will release and cost; no data are needed.
@@ -433,29 +448,10 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             message = str(error).replace("feature", "target")
             raise ValueError(f"target_{message}") from None
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        # Few rows are hidden by the noise.
-        tags.regressor_tags.poor_score = True
-        return tags
+    def _deferred_targets(self, y, n_rows: int) -> DeferredRead:
+        return deferred_targets(self, y, n_rows, several=True)
 
-    # -- the estimator -------------------------------------------------------------
-
-    @unweighted
-    def fit(self, X, y, *, users=None) -> Self:
-        """Release the moments of rows and targets, and compute the coefficients.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            {X_by_block}
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets in memory, or one column of a dask collection if X is one.
-        {users_of_rows}
-
-        {outcome_of_fit}
-        """
-        return self._fit(X, y, users)
+    # -- intervals -------------------------------------------------------------------
 
     def _set_released(self, found) -> None:
         super()._set_released(found)
@@ -486,10 +482,13 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             self.weighted_coef_[np.ix_(seen, at)] = estimates
             covariances = turn @ weighted.covariances @ turn.T * units[:, :, None] ** 2
             self.coef_cov_[np.ix_(seen, at, at)] = covariances
-        self.coef_std_ = self._contrasts("mean")[1]
+        self.coef_std_ = self._contrasts()[1]
 
-    def _contrasts(self, levels: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients (k, p) and standard errors; NaN if hidden by noise."""
+    def _contrasts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients (k, p) and standard errors; NaN if hidden by noise.
+
+        Those of one-hot columns are about the mean over their levels.
+        """
         stop, seen = self.n_features_in_, ~self.unseen_features_
         rows, shares, fixed = np.eye(stop), np.zeros(stop), np.zeros(stop)
         shares[seen] = np.maximum(self.moment_[-1, : int(seen.sum())], 1e-9)
@@ -498,16 +497,14 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             columns = np.flatnonzero(self.blocks_ == block)
             own = np.where(hidden[columns] < 1.0 - 1e-9, shares[columns], 0.0)
             base = own * (hidden[columns] <= _MOST_HIDDEN)
-            if levels == "base":
-                base = (np.arange(len(own)) == np.argmax(own)).astype(float)
             at = np.ix_(columns, columns)
             rows[at] -= base / max(base.sum(), 1e-300)
             # No estimate moves along the shares.
             fixed[columns] = (rows[at] @ own) ** 2 / (own @ own)
         lengths = np.sum(rows**2, axis=1) - fixed
         hidden = np.sum((rows @ self.hidden_directions_) ** 2, axis=1)
-        # Without a contrast, it is the base or the only level that is not hidden.
-        unknown = (levels == "mean") & ~rows.any(axis=1) | ~seen
+        # Without a contrast, it is the only level that is not hidden.
+        unknown = ~rows.any(axis=1) | ~seen
         unknown |= hidden > _MOST_HIDDEN * lengths
         found = self.weighted_coef_[:, :stop] @ rows.T
         squares = np.sum(rows @ self.coef_cov_[:, :stop, :stop] * rows, axis=-1)
@@ -551,11 +548,15 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             return coefs[:, 0], intercepts[:, 0]
         return coefs, intercepts
 
-    def conf_int(self, level=0.95, *, target="weighted", levels="mean"):
+    def conf_int(self, level=0.95):
         """Return confidence intervals of the coefficients; needs ``intervals=True``.
 
-        The intervals are for the unpenalized coefficients. They account for the noise
-        of all releases and for the sampling of rows. Variances of errors may differ.
+        The intervals are for unpenalized least squares with weights of rows
+        (`row_radius_`). These are the coefficients of the population if the mean of the
+        target is linear in the features, which `kept_` below 0.95 and
+        `linearity_pvalue_` below 0.05 speak against. The intervals account for the
+        noise of all releases and for the sampling of rows. Variances of errors may
+        differ.
         Residuals are cut at four to eight of their deviations: errors far beyond that
         shift coefficients if they are skewed and their scale depends on a feature.
 
@@ -563,152 +564,39 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         ----------
         level : float, default=0.95
             Probability that an interval contains its coefficient, in (0, 1).
-        target : {{"weighted", "population"}}, default="weighted"
-            "weighted" is for least squares with the weights of :meth:`row_weights`.
-            These are the coefficients of the population if the mean of the target is
-            linear in the features. "population" returns the same intervals, and raises
-            an error if the release speaks against this.
-        levels : {{"mean", "base"}}, default="mean"
-            Effects of one-hot columns behind a :class:`DPTableVectorizer`: differences
-            from the mean over those levels of the category that noise does not hide, or
-            from its most frequent level.
 
         Returns
         -------
         ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
             Lower and upper ends. NaN for features and levels that the noise hides.
+            Coefficients of one-hot columns behind a :class:`DPTableVectorizer` are
+            differences from the mean over those levels of the category that noise does
+            not hide.
 
         Raises
         ------
         ValueError
-            If a parameter is invalid, if the fit had no ``intervals=True``, if noise
-            hides all coefficients, or if `target` is "population" and a feature keeps
-            less than 95 % of its mean square (`kept_`, with an allowance for noise) or
-            `linearity_pvalue_` is below 0.05.
+            If `level` is invalid, the fit had no ``intervals=True``, or noise hides all
+            coefficients.
         """
         if not (isinstance(level, Real) and 0.0 < level < 1.0):
             raise ValueError(f"level must be a number in (0, 1), got {level!r}")
-        if target not in ("weighted", "population"):
-            raise ValueError(f'target must be "weighted" or "population": {target!r}')
-        if levels not in ("mean", "base"):
-            raise ValueError(f'levels must be "mean" or "base": {levels!r}')
-        self._check_intervals("conf_int")
-        center, errors = self._contrasts(levels)
+        check_is_fitted(self)
+        if not hasattr(self, "coef_cov_"):
+            raise ValueError(
+                "conf_int needs a second release: fit with intervals=True, which takes "
+                "a part of the same budget"
+            )
+        center, errors = self._contrasts()
         if np.isnan(errors).all():
             raise ValueError(
                 "conf_int: no coefficient has variance above the noise, so intervals "
                 "would be unreliable. Remove features that are sums of others, or use "
                 "more rows, a larger epsilon or fewer features"
             )
-        if target == "population":
-            self._check_population()
         reach = float(ndtri(0.5 + 0.5 * level)) * errors
         found = np.stack([center - reach, center + reach], axis=-1)
         return found.reshape(*self.coef_.shape, 2)
-
-    def _check_intervals(self, method: str) -> None:
-        check_is_fitted(self)
-        if not hasattr(self, "coef_cov_"):
-            raise ValueError(
-                f"{method} needs a second release: fit with intervals=True, which "
-                "takes a part of the same budget"
-            )
-
-    def _check_population(self) -> None:
-        """Refuse if public numbers speak against coefficients of the population."""
-        least = _LEAST_KEPT - _KEPT_NOISE * self.moment_noise_std_
-        cut = np.flatnonzero(self.kept_ < least)
-        if len(cut):
-            raise ValueError(
-                f"target='population': rows keep only {self.kept_[cut].min():.2f} of "
-                f"the mean square of feature {cut[np.argmin(self.kept_[cut])]}, "
-                'because it is skewed: use target="weighted", or transform the feature'
-            )
-        least = np.nanmin(np.append(self.linearity_pvalue_, 1.0))
-        if least < _LEAST_P_VALUE:
-            raise ValueError(
-                f"target='population': linearity_pvalue_ = {least:.3g}, so that the "
-                'target is not linear in the features: use target="weighted"'
-            )
-
-    def row_weights(self, X):
-        """Return the weights of rows in a fit with ``intervals=True``.
-
-        Rows whose standardized features are longer than `row_radius_` have weights
-        below 1. Targets have no part in it.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Weights, by which features, constant and targets are multiplied.
-        """
-        self._check_intervals("row_weights")
-        X = check_rows(self, X, reset=False, in_blocks=True)
-        seen, squared = ~self.unseen_features_, self.row_radius_**2
-
-        def weights(rows):
-            rows = np.clip(rows, *self.limits_, dtype=np.float64)
-            rows = ((rows - self.mean_) / self.scale_)[:, seen]
-            return np.sqrt(np.minimum(1.0, squared / (1.0 + np.vecdot(rows, rows))))
-
-        with np.errstate(all="ignore"):
-            return map_rows(weights, X)
-
-    def summary(self, level=0.95, *, feature_names=None, levels="mean"):
-        """Return a table of coefficients with errors and intervals, free of charge.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Probability that an interval contains its coefficient, in (0, 1).
-        feature_names : array-like of str of shape (n_features,) or None, default=None
-            Names of the rows, such as ``vectorizer.get_feature_names_out()``. None uses
-            the names of the columns in fit.
-        levels : {{"mean", "base"}}, default="mean"
-            As in :meth:`conf_int`.
-
-        Returns
-        -------
-        DataFrame, or dict of lists if pandas is not installed
-            A row per target and feature. With ``intervals=True`` the columns are
-            "coef", "std err", "lower" and "upper"; otherwise "coef" alone, which is
-            penalized.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or the fit had another basis than "linear".
-        """
-        check_is_fitted(self)
-        if self.basis_ != "linear":
-            raise ValueError('summary needs a fit with basis="linear"; use effects(X)')
-        names = feature_names
-        if names is None:
-            plain = [f"x{j}" for j in range(self.n_features_in_)]
-            names = getattr(self, "feature_names_in_", plain)
-        names = [str(name) for name in names]
-        if len(names) != self.n_features_in_:
-            raise ValueError(
-                f"feature_names must have {self.n_features_in_} names, got {len(names)}"
-            )
-        columns = {"coef": np.ravel(self.coef_)}
-        if hasattr(self, "coef_cov_"):
-            low, high = self.conf_int(level, levels=levels).reshape(-1, 2).T
-            coef, errors = map(np.ravel, self._contrasts(levels))
-            columns = {"coef": coef, "std err": errors, "lower": low, "upper": high}
-        n_targets = len(self.target_mean_)
-        if n_targets > 1:
-            names = [f"y{k}: {name}" for k in range(n_targets) for name in names]
-        try:
-            import pandas as pd
-        except ImportError:
-            return {"name": names, **{k: v.tolist() for k, v in columns.items()}}
-        return pd.DataFrame(columns, index=names)
 
     # -- what is made of rows ----------------------------------------------------------
 
@@ -729,6 +617,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class DPRidgeClassifier(PrivateClassifier, MomentModel):
     r"""Ridge classification with differential privacy, from a single release.
 
@@ -745,12 +634,12 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         "auto" chooses one penalty for all classes, as :class:`DPRidge` does.
     {epsilon}
     {delta}
-    {classes}
     {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
     {accountant}
     {noise_seed}
+    {classes}
 
     Attributes
     ----------
@@ -805,31 +694,12 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         **PrivateClassifier._class_constraints,
     }
 
-    def __init__(
-        self,
-        alpha: str | float = "auto",
-        *,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        classes=None,
-        basis: str = "linear",
-        bounds=None,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-    ) -> None:
-        self.alpha = alpha
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.basis = basis
-        self.bounds = bounds
-        self.accountant = accountant
-        self.noise_seed = noise_seed
+    _: KW_ONLY
+    classes: Any = None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # Few rows are hidden by the noise.
-        tags.classifier_tags.poor_score = True
+        tags.classifier_tags.poor_score = True  # few rows are hidden by the noise
         return tags
 
     def privacy_plan(self, n_samples, n_features, n_classes=None):
@@ -852,24 +722,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         scale = math.sqrt(center * (1.0 - center))
         return make_box((0.0, 1.0), n_targets, per_feature=True), (center, scale)
 
-    @unweighted
-    def fit(self, X, y, *, users=None) -> Self:
-        """Release the moments of rows and label indicators, and compute coefficients.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite rows, which are never modified. Files and dask collections are read
-            as in :class:`DPRidge`.
-        y : array-like of shape (n_samples,)
-            Labels in memory, all of which must be in `classes`.
-        {users_of_rows}
-
-        {outcome_of_fit}
-        """
-        return self._fit(X, y, users, self._deferred_indicators)
-
-    def _deferred_indicators(self, y, n_rows: int):
+    def _deferred_targets(self, y, n_rows: int) -> DeferredRead:
         """Check the form of labels; ``read()`` returns indicators of their classes."""
         labels = self._deferred_labels(y, n_rows)
         n_outputs = n_outputs_of(len(self.classes_))

@@ -10,7 +10,6 @@ from ._plan import Concern as Concern
 from ._plan import ParallelPlan as ParallelPlan
 from ._plan import PrivacyPlan
 from ._plan import Remark as Remark
-from ._plan import html_report as html_report
 from ._plan import html_table as html_table
 from ._planned_releases import ApproximateDP, SubsampledGaussian
 from ._planned_releases import Assumption as Assumption
@@ -18,7 +17,6 @@ from ._planned_releases import CorrelatedGaussian as CorrelatedGaussian
 from ._planned_releases import Exact as Exact
 from ._planned_releases import ExponentialMechanism as ExponentialMechanism
 from ._planned_releases import Gaussian as Gaussian
-from ._planned_releases import GaussianDP as GaussianDP
 from ._planned_releases import Mechanism as Mechanism
 from ._planned_releases import Neighbors as Neighbors
 from ._planned_releases import SampledGaussian as SampledGaussian
@@ -29,8 +27,4 @@ from ._planned_releases import check_count as check_count
 from ._planned_releases import check_real as check_real
 from ._planned_releases import shown as shown
 
-__all__ = [
-    "ApproximateDP",
-    "PrivacyPlan",
-    "SubsampledGaussian",
-]
+__all__ = ["ApproximateDP", "PrivacyPlan", "SubsampledGaussian"]

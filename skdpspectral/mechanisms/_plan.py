@@ -44,18 +44,6 @@ def html_table(
     return f"<table>{''.join(lines)}</table>"
 
 
-def html_report(
-    title: str, line: str, sentences: Iterable[str], rows: Iterable[Sequence[object]]
-) -> str:
-    """Return two lines of HTML, and folded below them what explains them."""
-    listed = "".join(f"<li>{_escaped(said)}</li>" for said in sentences)
-    return (
-        f"<div><strong>{_escaped(title)}</strong><br>{_escaped(line)}"
-        f"<details><summary>Details</summary><ul>{listed}</ul>"
-        f"{html_table(rows)}</details></div>"
-    )
-
-
 class Concern(Word):
     """The subject of a remark, in the order of weight: ``str(plan)`` has the first."""
 
@@ -223,6 +211,8 @@ class PrivacyPlan:
             mechanisms=tuple(self.mechanisms),
             remarks=tuple(map(Remark, self.remarks)),
         )
+        if not all(type(b) is bool for b in (self.seeded, self.one_row_each)):
+            raise ValueError("seeded and one_row_each must be True or False")
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
         releases = tuple(each for each, _ in _with_conditions(self.mechanisms))
@@ -373,8 +363,13 @@ class PrivacyPlan:
         return [HEADS, *rows] if rows else rows
 
     def _repr_html_(self) -> str:
-        first, *others = self.sentences()
-        return html_report(first, self._second_line(), others, self._table())
+        title, *others = map(_escaped, self.sentences())
+        listed = "".join(f"<li>{said}</li>" for said in others)
+        return (
+            f"<div><strong>{title}</strong><br>{_escaped(self._second_line())}"
+            f"<details><summary>Details</summary><ul>{listed}</ul>"
+            f"{html_table(self._table())}</details></div>"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""

@@ -49,15 +49,11 @@ class Assumption(Word):
 
     NONE = "none"
     SPIKED_GAUSSIAN = "spiked-gaussian"
-    SUMMED_PARTS = "summed-parts"  # several parties each add a share of the noise
 
     @property
     def condition(self) -> str:
         """When a guarantee holds, to follow on "only"."""
-        return {
-            Assumption.SUMMED_PARTS: "against parties that see only sums and none of "
-            f"their parts ({self})",
-        }.get(self, f"for data that satisfy the {self} assumption")
+        return f"for data that satisfy the {self} assumption"
 
 
 def shown(value: object) -> str:
@@ -88,9 +84,8 @@ def check_count(name: str, value: object) -> int:
 class Mechanism:
     """A planned release: its name, shape and cost, and the lemmas of both.
 
-    `lemma` names those of its sensitivity, where it is planned, and `cost_lemma` those
-    of the cost of its kind. `note` is what a report says beside the numbers. The cost
-    `mu` in Gaussian differential privacy is infinite if no number describes it.
+    `lemma` is of its sensitivity, `cost_lemma` of the cost of its kind, and `note` what
+    a report says beside the numbers. `mu` is infinite if it does not describe the cost.
     """
 
     kind: ClassVar[str]
@@ -230,6 +225,7 @@ class ApproximateDP(_Curve):
     """
 
     kind: ClassVar[str] = "approximate-dp"
+    steps: ClassVar[int] = 1
     note: ClassVar[str] = "({0.epsilon:g}, {0.delta:g})-differentially private"
 
     epsilon: float
@@ -238,19 +234,6 @@ class ApproximateDP(_Curve):
     def __post_init__(self) -> None:
         self._keep_reals("[0, inf)", "epsilon")
         self._keep_reals("[0, 1)", "delta")
-
-
-@dataclass(frozen=True)
-class GaussianDP(Mechanism):
-    """Any mechanism of another tool that is `mu`-Gaussian differentially private."""
-
-    kind: ClassVar[str] = "gaussian-dp"
-    note: ClassVar[str] = "{0.mu:g}-Gaussian differentially private"
-
-    mu: float
-
-    def __post_init__(self) -> None:
-        self._keep_reals("[0, inf)", "mu")
 
 
 Curve: TypeAlias = SubsampledGaussian | ApproximateDP

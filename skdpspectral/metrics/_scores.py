@@ -27,9 +27,15 @@ from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
-from .._tables.columns import column_names, read_column, read_entries, read_quietly
-from .._tables.ids import encode_ids
-from .._tables.table import n_rows_in_memory, shape_of
+from .._tables.columns import (
+    column_names,
+    encode_ids,
+    n_rows_in_memory,
+    read_column,
+    read_entries,
+    read_quietly,
+    shape_of,
+)
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
 from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import calibrate_alike

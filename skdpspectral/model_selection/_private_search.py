@@ -18,8 +18,14 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, Seed, Self, fitted_by, unweighted
-from .._base.model_inside import ModelInside
+from .._base.estimator import (
+    ModelInside,
+    PrivateEstimator,
+    Seed,
+    Self,
+    fitted_by,
+    unweighted,
+)
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
@@ -31,9 +37,14 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import check_arguments, same_value
 from .._release.noise import Coins
-from .._tables.columns import read_column, read_quietly, refuse_on_cluster
-from .._tables.ids import encode_ids
-from .._tables.table import shape_of, table_shape
+from .._tables.columns import (
+    encode_ids,
+    read_column,
+    read_quietly,
+    refuse_on_cluster,
+    shape_of,
+)
+from .._tables.table import table_shape
 from ..accounting import (
     NoisyFitWarning,
     PrivacyAccountant,
@@ -44,10 +55,9 @@ from ..accounting import (
 )
 from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import MIN_DELTA
-from ..accounting._ledger.context import block_at_hand, without_accountant
+from ..accounting._ledger.context import FormChecked, block_at_hand, without_accountant
 from ..accounting._ledger.planned_fits import (
     Composition,
-    FormChecked,
     composition_of,
     estimators_within,
     fitted_within,

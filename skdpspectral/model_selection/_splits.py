@@ -13,9 +13,13 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
 from .._release.noise import Coins
-from .._tables.columns import check_feature, read_column
-from .._tables.ids import codes_and_rows, id_array
-from .._tables.table import n_rows_in_memory
+from .._tables.columns import (
+    check_feature,
+    codes_and_rows,
+    id_array,
+    n_rows_in_memory,
+    read_column,
+)
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 

@@ -35,17 +35,18 @@ from .._release.noise import (
     without_recording,
 )
 from .._tables.columns import (
+    NEVER,
     column_names,
     dtypes_of,
     frame_of_arrow,
     is_arrow,
-    is_never_number,
     is_polars,
+    kind_of,
     own_type,
     read_column,
     read_entries,
+    shape_of,
 )
-from .._tables.table import shape_of
 from ..accounting import (
     PrivacyAccountant,
     PrivacyBudgetError,
@@ -560,7 +561,7 @@ def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
     if given is not None:
         return _in_turn(given)
     kind = getattr(own_type(dtype), "name", str(own_type(dtype))).lower()
-    if is_never_number(dtype):
+    if kind_of(dtype) == NEVER:
         return _in_turn(_WORDS)
     if "bool" in kind:
         return _whole(place) > 3

@@ -2,14 +2,12 @@
 
 from ._adam import Adam, JMEAdam
 from ._estimators import DPAdamClassifier, DPAdamRegressor
-from ._personal_networks import AlternatingAdam, LRSMLPRegressor, UserNetwork
+from ._personal_networks import LRSMLPRegressor
 
 __all__ = [
     "Adam",
-    "AlternatingAdam",
     "DPAdamClassifier",
     "DPAdamRegressor",
     "JMEAdam",
     "LRSMLPRegressor",
-    "UserNetwork",
 ]

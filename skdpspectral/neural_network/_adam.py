@@ -1,10 +1,10 @@
-"""Private Adam: its parameters, plan, releases and steps."""
+"""Private Adam: its parameters, batches, plan, sums of gradients, and steps."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from .. import sensitivity
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import check_arguments, register, snapshot
-from .._release.streams import StreamRelease
+from .._release.noise import public_order
+from .._release.streams import StreamRelease, attainable_rate
 from ..accounting import (
     PrivacyAccountant,
     PrivacyLeakWarning,
@@ -24,24 +26,19 @@ from ..accounting import (
     gaussian_epsilon,
     gaussian_mu,
 )
-from ..accounting._composition import composed_epsilon
+from ..accounting._composition import composed_epsilon, sampled_gaussian
 from ..accounting._errors import warn
-from ..accounting._gaussian import check_delta
+from ..accounting._gaussian import calibrate_alike, check_delta
 from ..accounting._ledger.context import ambient_accountant
 from ..factorizations import Factorization
-from ..mechanisms import (
-    Mechanism,
-    PrivacyPlan,
-    check_count,
-    check_real,
-)
-from ..sensitivity import free_moment_weight
-from ._gradient_moments import (
-    MOMENTS,
-    SAMPLINGS,
-    GradientMoments,
-    Schedule,
-)
+from ..mechanisms import Mechanism, Neighbors, PrivacyPlan, check_count, check_real
+from ._kernels import LARGEST, SUMMED, Factors
+
+MOMENTS = ("jme", "pp", "pp-debiased")
+# Chances of more steps, each its share of delta, vanish in float64.
+_MOST_STEPS = 10**9
+# Weights of squares where they cost nothing, and where they do.
+_FREE_WEIGHT, _PAID_WEIGHT = sensitivity.free_moment_weight(2), 0.1
 
 
 class RunningMean:
@@ -86,8 +83,7 @@ class AdamState:
         length = np.sqrt(spread) + adam.stability
         step = np.divide(mean, length, out=np.zeros_like(mean), where=length > 0.0)
         step *= -adam.learning_rate
-        most = adam.max_step_norm
-        return step if most is None else step * _clipping_factor(step, most)
+        return step
 
     @property
     def floor(self) -> float:
@@ -101,14 +97,6 @@ class AdamState:
         return std * self._second.noise_gain
 
 
-def _clipping_factor(step: np.ndarray, largest: float) -> float:
-    """Return the factor, at most 1, that clips a step to a norm."""
-    scale = float(np.abs(step).max(initial=0.0))  # squares of entries may overflow
-    if not scale > 0.0:
-        return 1.0
-    return min(1.0, largest / scale / float(np.linalg.norm(step / scale)))
-
-
 _POSITIVE = Interval(Real, 0, 1e60, closed="neither")
 _NOT_NEGATIVE = Interval(Real, 0, 1e60, closed="left")
 _COUNT = Interval(Integral, 1, None, closed="left")
@@ -120,10 +108,6 @@ BATCH_CONSTRAINTS: dict[str, list] = {
     "n_epochs": [_COUNT],
     "clip_norm": [Interval(Real, 1e-30, 1e60, closed="both")],
 }
-
-# Weights of squares where they cost nothing, and where they do.
-_FREE_WEIGHT = free_moment_weight(2)
-_PAID_WEIGHT = 0.1
 
 
 @register
@@ -147,12 +131,6 @@ class Adam(BaseEstimator):
         Non-negative number that is added to the square root of the second moment. A
         released second moment can be negative; it is raised to at least the
         standard deviation of its noise, which is public.
-    max_step_norm : float or None, default=None
-        Norm at which each increment, including the learning rate, is clipped. None
-        does not clip.
-    init_seed : int, default=0
-        Public seed of the initial weights of hidden layers. All other parameters start
-        at 0.
     sampling : {"poisson", "in-turn"}, default="poisson"
         "poisson": each example joins each batch independently, which lowers the
         privacy cost. "in-turn": each example is in one batch per epoch, in a public
@@ -195,9 +173,7 @@ class Adam(BaseEstimator):
         "beta_1": [_DECAY],
         "beta_2": [_DECAY],
         "stability": [_NOT_NEGATIVE],
-        "max_step_norm": [_POSITIVE, None],
-        "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
-        "sampling": [StrOptions(set(SAMPLINGS))],
+        "sampling": [StrOptions({"poisson", "in-turn"})],
         "neighbors": [StrOptions({"replace-one", "zero-out-one"})],
         "noise_multiplier": [_POSITIVE, None],
         "moments": [StrOptions(set(MOMENTS))],
@@ -209,8 +185,6 @@ class Adam(BaseEstimator):
     beta_1: float = 0.9
     beta_2: float = 0.999
     stability: float = 1e-8
-    max_step_norm: float | None = None
-    init_seed: int = 0
     sampling: str = "poisson"
     neighbors: str = "replace-one"
     noise_multiplier: float | None = None
@@ -226,7 +200,9 @@ class Adam(BaseEstimator):
             )
 
     def _weight(self, sampled: bool) -> float:
-        """Weight of the squares, for gradients in the unit ball."""
+        """Weight of the squares, for gradients in the unit ball; 0 without squares."""
+        if self.moments != "jme":
+            return 0.0
         if self.moment_weight != "auto":
             return float(self.moment_weight)
         free = not sampled and self.neighbors == "replace-one"
@@ -234,9 +210,15 @@ class Adam(BaseEstimator):
 
 
 class Optimization:
-    """All steps of Adam for some parameters and examples, and their releases.
+    r"""All steps of Adam for some parameters and examples, and their releases.
 
-    After :meth:`begin` it is a charged run, after `position` steps.
+    A batch has all examples if `batch_size` is at least `n_samples`. There are
+    `n_steps` batches of at most `largest_batch` examples; sums of clipped gradients,
+    and of their squares, are divided by the attribute `batch_size`. An example is in a
+    batch with probability `rate`, or in turn in one batch of every epoch. Squares are
+    weighted so that both sums have the same noise: `nu` is the weight :math:`\nu` for
+    gradients in the unit ball, and `weight` the factor of the squares, or 0. After
+    :meth:`begin` it is a charged run, after `position` steps.
     """
 
     def __init__(
@@ -250,21 +232,44 @@ class Optimization:
         clip_norm: float,
     ):
         adam._check()
-        self.adam, self.position = adam, 0
-        self.schedule = Schedule(
-            n_samples,
-            batch_size,
-            n_epochs,
-            sampling=adam.sampling,
-            neighbors=adam.neighbors,
+        self.adam, self.position, self.n_samples = adam, 0, n_samples
+        self.neighbors, size = Neighbors(adam.neighbors), min(batch_size, n_samples)
+        whole = batch_size >= n_samples
+        self.sampled = adam.sampling == "poisson" and not whole
+        self.rate = attainable_rate(size / n_samples) if self.sampled else 1.0
+        self.batch_size, self._n_epochs = float(size), n_epochs
+        self.largest_batch = n_samples if self.sampled else size
+        self._in_epoch = math.ceil(n_samples / size)
+        self.n_steps = n_epochs * self._in_epoch
+        if self.n_steps > _MOST_STEPS:
+            raise ValueError(
+                f"n_epochs={n_epochs} in batches of batch_size={batch_size} are "
+                f"{self.n_steps:.0e} steps: at most {_MOST_STEPS:.0e} are supported; "
+                "choose fewer epochs or larger batches"
+            )
+        # The same for any data of that shape: rows may be sorted.
+        in_turn = not (self.sampled or whole)
+        self._order = public_order(n_samples) if in_turn else None
+        self.n_parameters, self.clip_norm = n_parameters, float(clip_norm)
+        self.nu = adam._weight(self.sampled)
+        self.weight = math.sqrt(self.nu) / self.clip_norm
+        # Of norms: those that are computed are off by less, in whatever order the
+        # squares of entries are summed.
+        self._room = (n_parameters + 64) * 2.0**-51
+
+    # -- plan --------------------------------------------------------------------------
+
+    def moved(self, neighbors: Neighbors) -> float:
+        """Return how far one example moves the row of one step."""
+        size, p = self.batch_size, self.n_parameters
+        return sensitivity.gradient_moments_sensitivity(
+            self.clip_norm, size, self.nu, p, neighbors
         )
-        self.moments = GradientMoments(
-            n_parameters,
-            self.schedule,
-            clip_norm=clip_norm,
-            moments=adam.moments,
-            moment_weight=adam._weight(self.schedule.sampled),
-        )
+
+    @property
+    def added(self) -> float:
+        """Change of a step's row when an example joins it."""
+        return self.moved(Neighbors.ZERO_OUT_ONE)
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan all steps within a budget, or at a given noise multiplier.
@@ -272,42 +277,82 @@ class Optimization:
         Infinite epsilon means no noise. With a noise multiplier, the plan's epsilon is
         its cost at `delta`. `named` has the fields `estimator` and `seeded`.
         """
-        mechanisms, epsilon = self._within(epsilon, delta)
-        named["neighbors"] = self.schedule.neighbors
-        return PrivacyPlan(epsilon, delta, mechanisms, **named)
-
-    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Return warnings about a fit of the plan."""
-        return self.moments.caveats(plan)
-
-    def _within(
-        self, epsilon: float, delta: float
-    ) -> tuple[tuple[Mechanism, ...], float]:
-        given, schedule = self.adam.noise_multiplier, self.schedule
+        given, neighbors = self.adam.noise_multiplier, self.neighbors
         if math.isinf(epsilon):
             if given is not None:
                 raise ValueError(
                     "noise_multiplier must be None with epsilon=None, which switches "
                     "noise off"
                 )
-            return self.moments.mechanisms(math.inf), epsilon
-        if not schedule.sampled:
-            if given is None:
-                return self.moments.mechanisms(gaussian_mu(epsilon, delta)), epsilon
-            mechanisms = self.moments.mechanisms(self.moments.mu_of(given))
-            return mechanisms, gaussian_epsilon(mechanisms[0].mu, delta)
-        steps, neighbors = schedule.n_steps, schedule.neighbors
-        if given is None:
-            sigma = calibrate_sampled(epsilon, delta, schedule.rate, steps, neighbors)
-            return self.moments.sampled(sigma), epsilon
-        mechanisms = self.moments.sampled(given)
-        curve = mechanisms[0].curve(neighbors)  # type: ignore[attr-defined]
-        return mechanisms, composed_epsilon(0.0, ((curve, 1),), delta)
+            mechanisms = self._in_turn(math.inf)
+        elif not self.sampled and given is None:
+            mechanisms = self._in_turn(gaussian_mu(epsilon, delta))
+        elif not self.sampled:
+            # Relative to the change of a step when an example joins it.
+            moved = self.moved(neighbors) * math.sqrt(self._n_epochs)
+            mechanisms = self._in_turn(moved / (self.added * given))
+            epsilon = gaussian_epsilon(mechanisms[0].mu, delta)
+        elif given is None:
+            how = self.rate, self.n_steps, neighbors
+            mechanisms = (self.sampled_step(calibrate_sampled(epsilon, delta, *how)),)
+        else:
+            mechanisms = (self.sampled_step(given),)
+            curve = mechanisms[0].curve(neighbors)  # type: ignore[attr-defined]
+            epsilon = composed_epsilon(0.0, ((curve, 1),), delta)
+        return PrivacyPlan(epsilon, delta, mechanisms, neighbors=neighbors, **named)
+
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return no warnings: those of networks are of their sizes."""
+        return ()
+
+    def _fields(self) -> dict[str, Any]:
+        """Return the rounding error, and a bound on the norm of a row."""
+        n = self.largest_batch
+        # Every entry is a sum over the examples of a batch, however many they are.
+        bound = sensitivity.gradient_norm(self.clip_norm, self.nu) * n / self.batch_size
+        # Lengths may be off by the room that is left for them, and factors with them.
+        error = sensitivity.summation_error(bound, n, SUMMED) + bound * self._room
+        return {
+            "summation_error": error,
+            "magnitude": bound,
+            "lemma": "gradient-moments",
+        }
+
+    @property
+    def _shape(self) -> tuple[int]:
+        return (self.n_parameters * (2 if self.weight else 1),)
+
+    def _in_turn(self, mu: float) -> tuple[Mechanism, ...]:
+        """Plan all steps of batches in turn at a cost of mu; infinite for no noise."""
+        # An example affects one row per epoch, whose noise is independent.
+        often = math.sqrt(self._n_epochs)
+        return calibrate_alike(
+            ["gradients"],
+            self.moved(self.neighbors),
+            mu,
+            self._shape,
+            correlation={"column_norm": often, "max_steps": self.n_steps},
+            **self._fields(),
+        )
+
+    def sampled_step(self, noise_multiplier: float) -> Mechanism:
+        """Plan all steps on Poisson samples, at a noise multiplier."""
+        return sampled_gaussian(
+            "gradients",
+            self.added,
+            noise_multiplier,
+            self._shape,
+            max_steps=self.n_steps,
+            sampling_probability=self.rate,
+            **self._fields(),
+        )
+
+    # -- steps -------------------------------------------------------------------------
 
     @property
     def kind(self) -> functools.partial:
         """Constructor of the release, to be called with plan, accountant and seed."""
-        rate = self.schedule.rate if self.schedule.sampled else None
+        rate = self.rate if self.sampled else None
         given: dict[str, Any] = {"factorization": Factorization(), "rate": rate}
         return functools.partial(StreamRelease, **given)
 
@@ -315,22 +360,78 @@ class Optimization:
         """Begin the steps of a charged release."""
         (mechanism,) = release.plan.mechanisms
         self.release = release
-        self.state = AdamState(self.adam, self.moments.noise_stds(mechanism))
+        self.state = AdamState(self.adam, self.noise_stds(mechanism))
+
+    def noise_stds(self, mechanism: Mechanism) -> tuple[float, float]:
+        """Return the noise scales of a step's two moments."""
+        std = float(getattr(mechanism, "noise_std", 0.0))
+        return std, std / self.weight if self.weight else 0.0
 
     def batch(self) -> np.ndarray:
-        """Return the examples of the next batch, unchanged until its step."""
-        return self.schedule.batch(self.release, self.position)
+        """Return the examples of the next batch in order, unchanged until its step."""
+        if self.sampled:
+            return np.asarray(self.release.sample(self.position, self.n_samples))
+        if self._order is None:
+            return np.arange(self.n_samples)
+        size = int(self.batch_size)
+        start = size * (self.position % self._in_epoch)
+        return np.sort(self._order[start : start + size])
 
     def step(self, row: Callable[[], np.ndarray]) -> np.ndarray:
         """Release the batch of a claimed step, and return the update.
 
         `row` returns the exact row of the batch.
         """
-        released = self.moments.run(self.release, row)
+        released, p = self.release(row())[0].copy(), self.n_parameters
         self.position += 1
-        p = self.moments.n_parameters
-        squares = released[p:] if len(released) > p else None
+        squares = released[p:] / self.weight if self.weight else None
         return self.state.push(released[:p], squares)
+
+    def row(self, blocks: Iterable, add: Callable | None = None) -> np.ndarray:
+        """Return the exact row of a batch from the factors of its gradients."""
+        sums = np.zeros((2 if self.weight else 1, self.n_parameters))
+        for block in blocks:
+            (add or self._add)(block, sums)
+        sums /= self.batch_size
+        if self.weight:
+            sums[1] *= self.weight
+        return sums.reshape(1, -1)
+
+    def _add(self, factors: Factors, sums: np.ndarray) -> None:
+        """Add the clipped gradients of a block, and their squares."""
+        # A large factor beside a tiny one does not fit: the square of that may have
+        # vanished, and the norm with it, but not the gradient.
+        squares, fit = factors.squared_norms()
+        good = np.isfinite(squares) & fit
+        factors = factors.without(~good)
+        factor = self._factors(np.where(good, squares, 0.0))
+        factors.weighted_sum(factor, sums[0])
+        if self.weight:
+            factors.weighted_sum(factor**2, sums[1], 2)
+
+    def row_of_gradients(self, gradients: np.ndarray) -> np.ndarray:
+        """Return the exact row of a batch from its full gradients."""
+        starts = range(0, len(gradients), SUMMED)
+        blocks = (gradients[start : start + SUMMED] for start in starts)
+        return self.row(blocks, self._add_gradients)
+
+    def _add_gradients(self, gradients: np.ndarray, sums: np.ndarray) -> None:
+        """Add the clipped gradients of a block, and their squares."""
+        gradients = np.asarray(gradients, dtype=np.float64)
+        # By the largest entry, which is the same in any order; that of a sum of squares
+        # may decide whether it overflows.
+        good = (gradients.max(axis=1) <= LARGEST) & (gradients.min(axis=1) >= -LARGEST)
+        gradients = gradients[good]
+        squares = np.vecdot(gradients, gradients)
+        clipped = gradients * self._factors(squares)[:, None]
+        sums[0] += clipped.sum(axis=0)
+        if self.weight:
+            sums[1] += np.square(clipped).sum(axis=0)
+
+    def _factors(self, squares: np.ndarray) -> np.ndarray:
+        """Return clipping factors, at most 1, for gradients of these squared norms."""
+        target = self.clip_norm * (1.0 - self._room)
+        return target / np.maximum(np.sqrt(squares), target)
 
 
 _CONSTRAINTS: dict[str, list] = {
@@ -366,7 +467,7 @@ class JMEAdam:
     optimizer : Adam or None, default=None
         Settings of steps, sampling and noise. None is
         :class:`~skdpspectral.neural_network.Adam` with a learning
-        rate of 0.001 and ``moments="jme"``. Its `init_seed` has no effect.
+        rate of 0.001 and ``moments="jme"``.
     accountant : PrivacyAccountant or None, default=None
         Ledger that the constructor charges for the whole plan. None uses the accountant
         of the enclosing ``with`` block, if any. The ledger records every step, so that
@@ -390,7 +491,7 @@ class JMEAdam:
     step must receive the gradients of only these examples at the current parameters. A
     gradient must not depend on other examples of its batch, as it does with batch
     normalization. The guarantee does not cover rounding that depends on the batch
-    within a framework. `stability` and `max_step_norm` are public numbers.
+    within a framework. `stability` is a public number.
 
     Pickles and copies contain noise and the key of the samples, and are as secret as
     the data. Without an accountant, they cannot be made before the last step.
@@ -480,7 +581,7 @@ class JMEAdam:
     @property
     def n_steps(self) -> int:
         """Number of steps."""
-        return self._run.schedule.n_steps
+        return self._run.n_steps
 
     @property
     def position(self) -> int:
@@ -546,7 +647,7 @@ class JMEAdam:
         self._drawn = None
         with np.errstate(all="ignore"):
             return self._run.step(
-                functools.partial(self._run.moments.row_of_gradients, gradients)
+                functools.partial(self._run.row_of_gradients, gradients)
             )
 
 

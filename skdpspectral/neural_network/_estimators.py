@@ -23,7 +23,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import snapshot
 from .._release.noise import Coins, public_start
-from .._tables.ids import UserDraw
+from .._tables.columns import UserDraw
 from .._tables.table import check_rows, deferred_rows, deferred_targets
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count
@@ -31,6 +31,8 @@ from . import _kernels
 from ._adam import BATCH_CONSTRAINTS, Adam, Optimization
 
 _MOST_LAYERS = 2
+# Constraint of `hidden_layer_sizes`.
+SIZES: list = ["array-like", Interval(Integral, 1, None, closed="left")]
 
 # Noise times inputs of an output beyond which targets are predicted worse than by their
 # mean: so in 94 of 105 settings on three tables, and in 1 of 90 that are useful.
@@ -88,9 +90,9 @@ def scale_first_weights(layers: list[np.ndarray]) -> None:
         layer[-1] = 0.0
 
 
-def first_parameters(seed: int, layout: _kernels.Layout) -> np.ndarray:
+def first_parameters(layout: _kernels.Layout) -> np.ndarray:
     """Return public initial parameters, with zeros in the output layer."""
-    parameters = public_start(seed, (layout.n_parameters,))
+    parameters = public_start(0, (layout.n_parameters,))
     layers = layout.layers(parameters)
     scale_first_weights(layers)
     layers[-1][:] = 0.0
@@ -111,11 +113,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        "hidden_layer_sizes": [
-            "array-like",
-            Interval(Integral, 1, None, closed="left"),
-        ],
-        "activation": [StrOptions(set(_kernels.ACTIVATIONS))],
+        "hidden_layer_sizes": SIZES,
         "optimizer": [StrOptions({"adam"}), Adam],
         **BATCH_CONSTRAINTS,
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
@@ -125,7 +123,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     _: KW_ONLY
     epsilon: float | None = 1.0
     delta: float = 1e-6
-    activation: str = "tanh"
     batch_size: int = 256
     n_epochs: int = 10
     clip_norm: float = 1.0
@@ -170,8 +167,8 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         (steps,) = plan.mechanisms
         # Of the mean over all steps, relative to the longest gradient.
         noise = getattr(steps, "noise_std", 0.0) / self.clip_norm
-        noise *= statistic.schedule.n_steps**-0.5
-        size = statistic.moments.n_parameters
+        noise *= statistic.n_steps**-0.5
+        size = statistic.n_parameters
         hidden = hidden_widths(self.hidden_layer_sizes)
         inputs = hidden[-1] + 1 if hidden else size
         limit = _LOUD / inputs if isinstance(self, RegressorMixin) else size**-0.5
@@ -179,7 +176,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         if noise <= limit or unknown:
             return ()
         return (
-            f"{statistic.schedule.n_samples} rows are too few for {size} weights at "
+            f"{statistic.n_samples} rows are too few for {size} weights at "
             "this budget: predictions may be noise alone; use more rows, a larger "
             "epsilon, or fewer features or hidden units",
         )
@@ -196,9 +193,9 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         plan = self._planned(optimization, in_fit=True)
         how = {"n_public": n_samples, "kind": optimization.kind}
         users = self._users
-        parameters = first_parameters(optimization.adam.init_seed, layout)
+        parameters = first_parameters(layout)
         layers = layout.layers(parameters)  # views, which change with it
-        with fit_progress(self, optimization.schedule.n_steps) as progress:
+        with fit_progress(self, optimization.n_steps) as progress:
             # It is charged here, and values are read from here on.
             release, X, y = self._start_release(
                 plan, unread, unread_targets, all_rows=True, **how
@@ -209,8 +206,8 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             with contextlib.closing(release):
                 optimization.begin(release)
                 # All at once, as no copy of a fit goes on elsewhere.
-                release.claim(0, optimization.schedule.n_steps)
-                for _ in range(optimization.schedule.n_steps):
+                release.claim(0, optimization.n_steps)
+                for _ in range(optimization.n_steps):
                     batch = optimization.batch()
                     if drawn is not None:
                         batch = drawn.rows(batch)
@@ -230,12 +227,11 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
                 layers,
                 np.asarray(X[batch[block]], dtype=np.float64),
                 targets[batch[block]],
-                self.activation,
                 self._loss,
             )
             for block in _kernels.in_blocks(len(batch))
         )
-        return optimization.moments.row(blocks)
+        return optimization.row(blocks)
 
     def _layers(self) -> list[np.ndarray]:
         check_is_fitted(self)
@@ -256,7 +252,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         """Return the outputs of the network, of shape (n_samples, n_outputs)."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        return _kernels.outputs_of(self._layers(), X, self.activation)
+        return _kernels.outputs_of(self._layers(), X)
 
 
 @documented
@@ -273,8 +269,6 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         Widths of up to two hidden layers. An empty tuple gives linear regression.
     {epsilon}
     {delta}
-    activation : {"tanh", "relu"}, default="tanh"
-        Activation function of the hidden layers.
     {adam_batches}
     {adam_network}
     target_bounds : tuple (low, high) or None, default=None
@@ -411,8 +405,6 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         Widths of up to two hidden layers. An empty tuple gives logistic regression.
     {epsilon}
     {delta}
-    activation : {"tanh", "relu"}, default="tanh"
-        Activation function of the hidden layers.
     {adam_batches}
     {adam_network}
     {classes}

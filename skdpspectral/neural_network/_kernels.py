@@ -35,7 +35,6 @@ BLOCK_EXAMPLES = 4 * SUMMED
 # Factors that are longer are not used: squares of their products, and of what is left
 # of others beside them, would be lost in float64.
 LARGEST = 2.0**100
-ACTIVATIONS = ("tanh", "relu")
 
 
 class Layout(NamedTuple):
@@ -66,21 +65,6 @@ class Layout(NamedTuple):
         return views
 
 
-def activated(values: np.ndarray, activation: str) -> np.ndarray:
-    """Apply a hidden layer's activation, in place."""
-    if activation == "tanh":
-        return np.tanh(values, out=values)
-    return np.maximum(values, 0.0, out=values)
-
-
-def slope(values: np.ndarray, activation: str) -> np.ndarray:
-    """Return the derivative of the activation, from its values."""
-    if activation == "tanh":
-        squares = np.square(values)
-        return np.subtract(1.0, squares, out=squares)
-    return (values > 0.0).astype(np.float64)
-
-
 def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
     """Return rows times a matrix, followed by ones up to a width.
 
@@ -93,9 +77,7 @@ def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
     return out
 
 
-def activations(
-    layers: Sequence[np.ndarray], X: np.ndarray, activation: str
-) -> list[np.ndarray]:
+def activations(layers: Sequence[np.ndarray], X: np.ndarray) -> list[np.ndarray]:
     """Return each layer's input with a trailing 1, and the output of the last layer.
 
     `X` is a stack, (n, height, n_features): examples of height 1 beside public layers,
@@ -105,13 +87,13 @@ def activations(
     found[0][..., :-1], found[0][..., -1] = X, 1.0
     for layer in layers[:-1]:
         values = _through(found[-1], layer, layer.shape[-1] + 1)
-        activated(values[..., :-1], activation)
+        np.tanh(values[..., :-1], out=values[..., :-1])
         found.append(values)
     return [*found, _through(found[-1], layers[-1], layers[-1].shape[-1])]
 
 
 def errors_of_layers(
-    layers: Sequence[np.ndarray], found: list, errors: np.ndarray, activation: str
+    layers: Sequence[np.ndarray], found: list, errors: np.ndarray
 ) -> list[np.ndarray]:
     """Return the errors that come back to each layer's outputs, given the last ones.
 
@@ -121,19 +103,18 @@ def errors_of_layers(
     for layer, outputs in zip(layers[:0:-1], found[-2:0:-1], strict=True):
         matrix = layer[..., :-1, :].swapaxes(-1, -2)
         back.insert(0, _through(back[0], matrix, matrix.shape[-1]))
-        back[0] *= slope(outputs[..., :-1], activation)
+        squares = np.square(outputs[..., :-1])
+        back[0] *= np.subtract(1.0, squares, out=squares)
     return back
 
 
-def outputs_of(
-    layers: Sequence[np.ndarray], X: np.ndarray, activation: str
-) -> np.ndarray:
+def outputs_of(layers: Sequence[np.ndarray], X: np.ndarray) -> np.ndarray:
     """Return the outputs of rows, (n, width), with bits independent of the batch."""
     found = np.empty((len(X), layers[-1].shape[1]))
     with blas_threads(0), np.errstate(all="ignore"):
         for block in in_blocks(len(X)):
             rows = np.asarray(X[block], dtype=np.float64)
-            found[block] = activations(layers, rows[:, None], activation)[-1][:, 0]
+            found[block] = activations(layers, rows[:, None])[-1][:, 0]
     return found
 
 
@@ -216,16 +197,12 @@ def _power(values: np.ndarray, power: int) -> np.ndarray:
 
 
 def gradient_factors(
-    layers: Sequence[np.ndarray],
-    X: np.ndarray,
-    targets: np.ndarray,
-    activation: str,
-    loss: str,
+    layers: Sequence[np.ndarray], X: np.ndarray, targets: np.ndarray, loss: str
 ) -> Factors:
     """Return the factors of each example's gradient."""
-    found = activations(layers, X[:, None], activation)
+    found = activations(layers, X[:, None])
     errors = output_errors(found[-1][:, 0], targets, loss)[:, None]
-    back = errors_of_layers(layers, found, errors, activation)
+    back = errors_of_layers(layers, found, errors)
     return Factors(*([part[:, 0] for part in parts] for parts in (found[:-1], back)))
 
 
@@ -321,7 +298,7 @@ def user_activations(
     """Return the results of :func:`activations` for users, with their prompts."""
     prompts = np.broadcast_to(prompts[:, None], (*X.shape[:2], prompts.shape[1]))
     X = np.concatenate([X, prompts], axis=2) if prompts.shape[2] else X
-    return activations(layout.layers(whole), X, "tanh")
+    return activations(layout.layers(whole), X)
 
 
 class Gradients(NamedTuple):
@@ -340,7 +317,7 @@ def user_gradients(
         layout.layers(whole),
     )
     errors = (found[-1][:, :, 0] - rows.y) * rows.shares
-    back = errors_of_layers(layers, found, errors[:, :, None], "tanh")
+    back = errors_of_layers(layers, found, errors[:, :, None])
     own = layers[0][:, layout.sizes[0] - prompts.shape[1] : -1]
     of_prompts = per_user.products(back[0], stacked(own), transpose_right=True)
     return Gradients(_sums(layout, whole, found, back), per_user.totals(of_prompts))
@@ -363,7 +340,7 @@ def curvatures(
     """
     found, ones = user_activations(layout, whole, prompts, rows.X), rows.y[:, :, None]
     ones = np.ones_like(ones)
-    back = errors_of_layers(layout.layers(whole), found, ones, "tanh")
+    back = errors_of_layers(layout.layers(whole), found, ones)
     squares = [np.square(errors) * rows.shares[:, :, None] for errors in back]
     return _sums(layout, whole, list(map(np.square, found)), squares)
 

@@ -1,4 +1,7 @@
-"""One network for each user: low rank plus sparse, with private shared weights."""
+"""One network for each user: low rank plus sparse, with private shared weights.
+
+A user's network is trained from that user's rows and the shared weights alone.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
@@ -20,148 +23,358 @@ from .._base.sklearn_compat import (
     StrOptions,
     fit_progress,
 )
-from .._base.strategies import register, snapshot
 from .._linalg import per_user
 from .._release.noise import public_start
+from .._statistics.statistic import Statistic
+from .._statistics.user_sums import planned_sum, released_sum
 from .._tables.table import UserTable, deferred_targets, deferred_users, read_users
 from ..accounting import PrivacyAccountant
-from ..mechanisms import Neighbors, PrivacyPlan
+from ..mechanisms import (
+    Concern,
+    Exact,
+    Gaussian,
+    Mechanism,
+    Neighbors,
+    Remark,
+)
 from . import _kernels
-from ._estimators import (
-    hidden_widths,
-    scale_first_weights,
-    scaled_targets,
-    target_box,
-)
+from ._adam import Adam, AdamState
+from ._estimators import SIZES, hidden_widths, scale_first_weights
 from ._kernels import Layout, NetworkWeights
-from ._shared_weights import (
-    TOO_LARGE,
-    ExactWeights,
-    GradientRounds,
-    UserRules,
-    train_users,
-)
-
-_RATE = Interval(Real, 0, 1e60, closed="neither")
-_COUNT = Interval(Integral, 1, 100_000, closed="both")
-_PENALTIES = Interval(Real, 0, 1e60, closed="both")
 
 # With a budget each round is paid for; without one it is not.
 _ROUNDS = {True: 30, False: 300}
 _LOCAL_STEPS = {True: 5, False: 1}
+_COUNT = Interval(Integral, 1, 100_000, closed="both")
+# When users choose anew which weights are theirs: shares of all steps.
+_CHOICES = (0.2, 0.4, 0.6)
+# What a reader of the guarantee must know of networks that rest on shared weights.
+_BILLBOARD = Remark(
+    "Weights, own features, sparse parts and intercepts stay with their users: "
+    "predictions for a user in the training data are for that user only (billboard "
+    "model).",
+    Concern.TRUST,
+)
 
 
-@register
-@dataclass(eq=False, repr=False)
-class AlternatingAdam(BaseEstimator):
-    r"""Alternating Adam steps on the users' networks and the shared weights.
+def new_adam(learning_rate: float, moments: str = "pp", std: float = 0.0) -> AdamState:
+    """Return Adam for gradients with independent noise of a public deviation."""
+    return AdamState(Adam(learning_rate, moments=moments), (std, 0.0))
 
-    A `solver` of :class:`~skdpspectral.LRSMLPRegressor`. All parameters are public and
-    fixed before the data are seen.
 
-    Parameters
-    ----------
-    n_rounds : int or "auto", default="auto"
-        Number of steps of the shared weights. With a budget, each step is a release.
-        "auto" uses 30 with a budget and 300 without.
-    n_local_steps : int or "auto", default="auto"
-        Number of steps of the users per round, at least 1. "auto": 5 with a budget, 1
-        without.
-    n_own_steps : int, default=100
-        Number of steps that train a user's network from its start, with the final
-        shared weights. They are made in fits with a budget and in ``personalize``.
-    learning_rate : float, default=0.03
-        Length of the steps of the shared weights. All lengths fall along half a cosine,
-        because a schedule that uses the loss would use a statistic of the data.
-    user_learning_rate : float, default=0.1
-        Length of the users' steps.
-    neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
-        What the guarantee hides: whether a user took part, or everything that a user
-        contributed while the number of users is public. "replace-one" needs twice the
-        noise.
-    init_seed : int, default=0
-        Public seed of the initial shared weights.
+def rate_of(position: int, n_steps: int) -> float:
+    """Return the factor of a step's length; it starts at 1."""
+    return 0.5 * (1.0 + math.cos(math.pi * position / n_steps))
 
-    Examples
-    --------
-    >>> from skdpspectral import LRSMLPRegressor
-    >>> from skdpspectral.neural_network import AlternatingAdam
-    >>> model = LRSMLPRegressor(solver=AlternatingAdam(n_rounds=20))
-    >>> len(model.privacy_plan(n_features=5).mechanisms)
-    20
-    >>> model.set_params(solver__learning_rate=0.1).solver
-    AlternatingAdam(learning_rate=0.1, n_rounds=20)
+
+# -- training, private or exact --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UserRules:
+    """Public numbers of the users' training.
+
+    `layout`: of a network, the users' own features among its inputs.
+    `start` (n_parameters, 1 + rank): first weights: of users who share none, and shared
+    ones.
+    `prior` (rank,): start of w, to which w is shrunk; with `fixed`, w itself.
+    `sparsity`: number k of the user's own weights; `n_parameters` for all.
+    `ridge_shared`, `ridge_sparse`: penalties, in rows, of w and prompts, and of b.
+    `n_own_steps`: steps of a user beside the final shared weights.
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        "n_rounds": [_COUNT, StrOptions({"auto"})],
-        "n_local_steps": [_COUNT, StrOptions({"auto"})],
-        "n_own_steps": [_COUNT],
-        "learning_rate": [_RATE],
-        "user_learning_rate": [_RATE],
-        "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
-        "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
-    }
+    layout: Layout
+    start: np.ndarray
+    prior: np.ndarray
+    fixed: bool
+    sparsity: int
+    prompt_size: int
+    ridge_shared: float
+    ridge_sparse: float
+    has_level: bool
+    learning_rate: float
+    n_own_steps: int
 
-    n_rounds: int | str = "auto"
-    n_local_steps: int | str = "auto"
-    n_own_steps: int = 100
-    learning_rate: float = 0.03
-    user_learning_rate: float = 0.1
-    neighbors: str = "add-remove-one"
-    init_seed: int = 0
+    @property
+    def rank(self) -> int:
+        """Number of shared vectors of weights."""
+        return len(self.prior)
 
-    def _counts(self, private: bool) -> tuple[int, int]:
-        """Return the number of rounds, and of the users' steps in each."""
-        rounds, steps = self.n_rounds, self.n_local_steps
-        return (
-            _ROUNDS[private] if rounds == "auto" else int(rounds),
-            _LOCAL_STEPS[private] if steps == "auto" else int(steps),
+    @property
+    def free(self) -> bool:
+        """Whether all weights belong to the user."""
+        return self.sparsity == self.layout.n_parameters
+
+    @property
+    def first_U(self) -> np.ndarray:
+        """First shared weights: (n_parameters, rank)."""
+        return self.start[:, 1:]
+
+    def first_networks(self, n_users: int) -> NetworkWeights:
+        k = self.sparsity if self.free else 0
+        first = np.zeros(k) if self.rank else self.start[:k, 0]
+        return NetworkWeights(
+            np.tile(self.prior, (n_users, 1)),
+            np.zeros((n_users, self.prompt_size)),
+            np.tile(np.arange(k), (n_users, 1)),
+            np.tile(first, (n_users, 1)),
         )
 
+    def chooses(self, position: int, n_steps: int) -> bool:
+        """Return whether users update their supports before a step."""
+        if self.free or not self.sparsity:
+            return False
+        return position in {int(share * n_steps) for share in _CHOICES}
 
-@register
-@dataclass(eq=False, repr=False)
-class UserNetwork(BaseEstimator):
-    r"""Personal parts of each user's network, in addition to the shared weights.
 
-    A `user_network` of :class:`~skdpspectral.LRSMLPRegressor`, as in
-    ``LRSMLPRegressor(user_network=UserNetwork(prompt_size=2))``. All of it is public.
+class _Part:
+    """Users whose networks are trained together."""
 
-    Parameters
-    ----------
-    shared_weights : {"user", "fixed"}, default="user"
-        "user": each user has weights w on the shared directions. "fixed": all w are 1,
-        and U is a central network that users tune sparsely, or one network for all
-        users with ``sparsity=0``. "fixed" requires ``n_components=1``.
-    prompt_size : int, default=0
-        Number of trained features per user, which are appended to each of the user's
-        rows.
-    fit_intercept : bool, default=True
-        Whether each user has an intercept, the mean of their targets, that is added to
-        the output of the network.
-    ridge_shared : float, default=1.0
-        Penalty, as a number of rows, on the squares of the user's trained features and
-        of the differences between w and its start, the first direction alone. Setting
-        it raises an error if neither is trained.
-    ridge_sparse : float, default=1.0
-        Penalty on :math:`|b_i|^2`, as a number of rows.
+    def __init__(self, rules: UserRules, n_users: int) -> None:
+        self.users = rules.first_networks(n_users)
+        self.adams = [new_adam(rules.learning_rate) for _ in range(2)]
+
+
+class UserFits:
+    """Networks of all users in training, for `n_steps` steps of each user."""
+
+    def __init__(self, rules: UserRules, n_steps: int) -> None:
+        self.rules, self.n_steps = rules, n_steps
+        self._parts: dict[int, _Part] = {}
+
+    def parts(self, block) -> list[tuple[_Part, slice]]:
+        """Return the users of a block in parts, and the slice of each part."""
+        found = []
+        for place in _kernels.in_parts(block, self.rules.layout):
+            codes = block.users[place]
+            key = int(codes[0])
+            if key not in self._parts:
+                self._parts[key] = _Part(self.rules, len(codes))
+            found.append((self._parts[key], place))
+        return found
+
+    def steps(self, block, U: np.ndarray, position: int, n_steps: int):
+        """Train the users of a block for `n_steps` steps after `position`.
+
+        Yields, per part of the users, gradients of mean losses by all weights, (n_some,
+        n_parameters), and w, both before the last step, and counts of rows.
+        """
+        for part, place in self.parts(block):
+            rows, _ = _kernels.rows_of(block, place, self.rules.has_level)
+            for number in range(position, position + n_steps):
+                given = self._step(part, rows, U, number)
+            yield *given, rows.counts
+
+    def _step(self, part: _Part, rows, U, position: int):
+        """Make one step of some users; return gradients and weights before it."""
+        rules, users = self.rules, part.users
+        whole = _kernels.whole_weights(U, users)
+        if rules.chooses(position, self.n_steps):
+            users = _kernels.chosen_support(
+                rules.layout, whole, users, rows, rules.sparsity, rules.ridge_sparse
+            )
+            part.adams[1] = new_adam(rules.learning_rate)  # places of b have changed
+            whole = _kernels.whole_weights(U, users)
+        found = _kernels.user_gradients(rules.layout, whole, users.prompts, rows)
+        rate = rate_of(position, self.n_steps)
+        part.users = self._moved(part, users, found, rows.counts, U, rate)
+        return found.whole, users.weights
+
+    def _moved(self, part: _Part, users, found, counts, U, rate: float):
+        """Return the users' parameters after a step of Adam."""
+        rules, shares = self.rules, 1.0 / counts[:, None]
+        rank = users.weights.shape[1]
+        of_weights = np.zeros_like(users.weights)
+        if not rules.fixed:
+            penalty = rules.ridge_shared * shares
+            of_weights = _kernels.project_gradients(found.whole, U)
+            of_weights += penalty * (users.weights - rules.prior)
+        of_prompts = found.prompts + rules.ridge_shared * shares * users.prompts
+        step = part.adams[0].push(np.hstack([of_weights, of_prompts]), None)
+        each = np.arange(len(counts))[:, None]
+        sparse = users.sparse
+        if sparse.shape[1]:
+            of_sparse = found.whole[each, users.support]
+            of_sparse = of_sparse + rules.ridge_sparse * shares * sparse
+            sparse = sparse + rate * part.adams[1].push(of_sparse, None)
+        return users._replace(
+            weights=users.weights + rate * step[:, :rank],
+            prompts=users.prompts + rate * step[:, rank:],
+            sparse=sparse,
+        )
+
+    def collected(self, rows) -> tuple[NetworkWeights, np.ndarray]:
+        """Return the parameters of all users, and their levels."""
+        rules, n = self.rules, rows.n_users
+        k = rules.sparsity
+        users = NetworkWeights(
+            np.tile(rules.prior, (n, 1)),
+            np.zeros((n, rules.prompt_size)),
+            np.zeros((n, k), dtype=np.intp),
+            np.zeros((n, k)),
+        )
+        levels = np.zeros(n)
+        for block in rows.blocks():
+            for own, place in self.parts(block):
+                codes = block.users[place]
+                for everybody, some in zip(users, own.users, strict=True):
+                    everybody[codes, : some.shape[1]] = some
+                levels[codes] = _kernels.rows_of(block, place, rules.has_level)[1]
+        return users, levels
+
+
+def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
+    """Train every user with fixed shared weights, from that user's rows alone.
+
+    Returns the parameters of all users, and their levels, (n_users,).
+    """
+    fits = UserFits(rules, rules.n_own_steps)
+
+    def part(block):
+        for _ in fits.steps(block, U, 0, rules.n_own_steps):
+            pass
+
+    rows.map(part, n_jobs)
+    return fits.collected(rows)
+
+
+@dataclass(frozen=True)
+class SharedWeights:
+    """Shared weights U, (n_parameters, rank), and the network of unknown users.
+
+    Without privacy, `users` and `levels` are the parameters of all users.
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        "shared_weights": [StrOptions({"user", "fixed"})],
-        "prompt_size": [Interval(Integral, 0, None, closed="left")],
-        "fit_intercept": ["boolean"],
-        "ridge_shared": [_PENALTIES],
-        "ridge_sparse": [_PENALTIES],
-    }
+    U: np.ndarray
+    weights: np.ndarray
+    prompt: np.ndarray
+    n_iter: int
+    users: NetworkWeights | None = None
+    levels: np.ndarray | None = None
 
-    _: KW_ONLY
-    shared_weights: str = "user"
-    prompt_size: int = 0
-    fit_intercept: bool = True
-    ridge_shared: float = 1.0
-    ridge_sparse: float = 1.0
+
+@dataclass(frozen=True, kw_only=True)
+class _SharedTraining(Statistic):
+    """Public numbers of the steps of shared weights."""
+
+    rules: UserRules
+    n_rounds: int
+    n_local_steps: int
+    learning_rate: float
+    neighbors: Neighbors
+    n_jobs: int | None = None
+
+    def remarks(self) -> tuple[str, ...]:
+        return (_BILLBOARD,)
+
+    def begin(self) -> tuple[UserFits, np.ndarray]:
+        """Return the networks of all users, and the first shared weights."""
+        fits = UserFits(self.rules, self.n_rounds * self.n_local_steps)
+        return fits, self.rules.first_U
+
+    def trained(self, fits: UserFits, block, U: np.ndarray, number: int):
+        """Train the users of a block in round `number`, counted from 0."""
+        n_steps = self.n_local_steps
+        return fits.steps(block, U, number * n_steps, n_steps)
+
+    def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
+        """Return shared weights after round `number`, counted from 0."""
+        return U + rate_of(number, self.n_rounds) * adam.push(gradient, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientRounds(_SharedTraining):
+    """Rounds in which users train at U, and their clipped gradients by U are summed."""
+
+    clip_norm: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One release a round; none where nothing is shared."""
+        n_rounds = self.n_rounds if self.rules.rank else 0
+        return tuple(f"gradients_{number}" for number in range(1, n_rounds + 1))
+
+    def planned(self, name: str, mu: float) -> Gaussian:
+        """Plan one round: a sum over users of one vector of norm at most 1."""
+        width = self.rules.layout.n_parameters * self.rules.rank
+        return planned_sum(name, width, self.neighbors, mu)
+
+    def run(self, release, rows, progress: Any) -> SharedWeights:
+        """Release all rounds, starting from public weights.
+
+        Users answer from their own rows and earlier releases alone. Nothing else
+        depends on more than one user, and the result consists of releases and public
+        numbers.
+        """
+        (fits, U), adam = self.begin(), None
+        for number, name in enumerate(self.names):
+            total = self._released(release, name, rows, fits, U, number)
+            if adam is None:
+                std = release.plan[name].noise_std
+                adam = new_adam(self.learning_rate, "pp-debiased", std)
+            gradient = total.reshape(U.shape[::-1]).T
+            U = self.moved(U, adam, gradient, number)
+            progress.step(number + 1)
+        prompt = np.zeros(self.rules.prompt_size)
+        n_iter = max(len(self.names), 1)
+        return SharedWeights(U, self.rules.prior, prompt, n_iter)
+
+    def _released(self, release, name, rows, fits: UserFits, U, number: int):
+        """Release the sum of the users' clipped gradients, in units of the clip."""
+
+        def contributions(block, rows):
+            for gradients, weights, _ in self.trained(fits, block, U, number):
+                outer = weights[:, :, None] * (gradients / self.clip_norm)[:, None]
+                yield outer.reshape(len(outer), -1)
+
+        return released_sum(release, name, rows, contributions, self.n_jobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactWeights(_SharedTraining):
+    """Shared weights and all users' networks, trained together without noise."""
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        shape = (self.rules.rank, self.rules.layout.n_parameters)
+        return (Exact("components", shape),)
+
+    def run(self, release, rows, progress: Any) -> SharedWeights:
+        """Train U and all users, weighting rows equally, and release U.
+
+        `progress` may stop the training. Raises ValueError on overflow.
+        """
+        fits, U = self.begin()
+        adam = new_adam(self.learning_rate)
+        number = 0
+        for number in range(1, self.n_rounds + 1):
+            gradient = self._gradient(rows, fits, U, number - 1)
+            if self.rules.rank:
+                U = self.moved(U, adam, gradient, number - 1)
+            if progress.step(number):
+                break
+        users, levels = fits.collected(rows)
+        squares = [np.vdot(block.y, block.y) for block in rows.blocks()]
+        found = (U, *users, levels, squares)
+        if not all(np.isfinite(part).all() for part in found):
+            raise ValueError(
+                "X or y contains numbers whose squares are out of the range of "
+                "float64: choose other units"
+            )
+        release("components", np.ascontiguousarray(U.T))
+        means = users.weights.mean(axis=0), users.prompts.mean(axis=0)
+        return SharedWeights(U, *means, number, users, levels)
+
+    def _gradient(self, rows, fits: UserFits, U, number: int) -> np.ndarray:
+        def part(block):
+            total = np.zeros(U.shape)
+            for gradients, weights, counts in self.trained(fits, block, U, number):
+                total += gradients.T @ (counts[:, None] * weights)
+            return total
+
+        return sum(rows.map(part, self.n_jobs)) / max(int(rows.counts.sum()), 1)
+
+
+# -- users' models, and the estimator --------------------------------------------------
 
 
 def n_sparse(sparsity: Any, n_parameters: int) -> int:
@@ -195,7 +408,6 @@ class NetworkModels(UserModels):
     entries: ClassVar[tuple[str, ...]] = (*NetworkWeights._fields, "levels")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
-    weights: np.ndarray
     prompts: np.ndarray
     support: np.ndarray
     sparse: np.ndarray
@@ -274,21 +486,45 @@ class LRSMLPRegressor(
     user_feature : int, str or None, default=None
         Position or name of the column of X with user ids, as in
         :class:`~skdpspectral.LRSRegressor`. This column is not used as a feature.
-    target_bounds : tuple (low, high) or None, default=None
-        Public bounds of the targets, which are clipped to these bounds and scaled to
-        [-1, 1]. Without bounds, targets are standardized with ``epsilon=None``. With a
-        budget they are used unscaled, and should be of the order of one.
+    shared_weights : {"user", "fixed"}, default="user"
+        "user": each user has weights w on the shared directions. "fixed": all w are 1,
+        and U is a central network that users tune sparsely, or one network for all
+        users with ``sparsity=0``. "fixed" requires ``n_components=1``.
+    prompt_size : int, default=0
+        Number of trained features per user, which are appended to each of the user's
+        rows.
+    fit_intercept : bool, default=True
+        Whether each user has an intercept, the mean of their targets, that is added to
+        the output of the network.
+    ridge_shared : float, default=1.0
+        Penalty, as a number of rows, on the squares of the user's trained features and
+        of the differences between w and its start, the first direction alone. Setting
+        it raises an error if neither is trained.
+    ridge_sparse : float, default=1.0
+        Penalty on :math:`|b_i|^2`, as a number of rows.
     clip_norm : float, default=1.0
         Maximum norm of a user's gradient with respect to U, in [1e-60, 1e60]; longer
         gradients are scaled down. Only used with a budget. Steps of U do not depend on
         the unit: if `clip_norm` is below the norms of the gradients, all users have the
         same weight.
-    user_network : "auto" or UserNetwork, default="auto"
-        Personal parts of a user's network: intercept, features, penalties. "auto" is
-        :class:`~skdpspectral.neural_network.UserNetwork` with its default parameters.
-    solver : "auto" or AlternatingAdam, default="auto"
-        Training of the networks and U, and the neighbor relation of users. "auto" is
-        :class:`~skdpspectral.neural_network.AlternatingAdam` with defaults.
+    n_rounds : int or "auto", default="auto"
+        Number of steps of the shared weights. With a budget, each step is a release.
+        "auto" uses 30 with a budget and 300 without.
+    n_local_steps : int or "auto", default="auto"
+        Number of steps of the users per round, at least 1. "auto": 5 with a budget, 1
+        without.
+    n_own_steps : int, default=100
+        Number of steps that train a user's network from its start, with the final
+        shared weights. They are made in fits with a budget and in ``personalize``.
+    learning_rate : float, default=0.03
+        Length of the steps of the shared weights. All lengths fall along half a cosine,
+        because a schedule that uses the loss would use a statistic of the data.
+    user_learning_rate : float, default=0.1
+        Length of the users' steps.
+    neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
+        What the guarantee hides: whether a user took part, or everything that a user
+        contributed while the number of users is public. "replace-one" needs twice the
+        noise.
     {accountant}
     {noise_seed}
     {n_jobs}
@@ -309,8 +545,6 @@ class LRSMLPRegressor(
     layer_sizes_ : ndarray of int
         Widths of the layers. The first is the number of features including
         `prompt_size`, and the last is 1.
-    target_center_, target_scale_ : float
-        A prediction is an output times `target_scale_` plus `target_center_`.
     n_iter_ : int
         Number of rounds; 1 if nothing is released.
     {n_features_in_}
@@ -333,7 +567,7 @@ class LRSMLPRegressor(
     -----
     **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
     `delta`)-differentially private for one user with all of their rows, under addition
-    or removal of that user (or replacement, see `neighbors` of `solver`), for any data.
+    or removal of that user (or replacement, see `neighbors`), for any data.
     It covers the public attributes and published copies. It covers neither predictions
     for users of the fit, which only that user may see, nor scores pooled over users
     (:ref:`billboard`).
@@ -344,8 +578,8 @@ class LRSMLPRegressor(
     network get noise, so private networks should be small: you need many more users
     than :math:`\sqrt{2 p r L} / \mu` for p weights, rank r and L rounds.
 
-    Features are used unscaled. Divide them by public constants to be of the order of
-    one.
+    Features and targets are used unscaled. Divide them by public constants to be of the
+    order of one.
 
     References
     ----------
@@ -366,10 +600,7 @@ class LRSMLPRegressor(
     True
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = (
-        "hidden_layer_sizes",
-        "target_bounds",
-    )
+    _array_parameters: ClassVar[tuple[str, ...]] = ("hidden_layer_sizes",)
     _models_class: ClassVar[type] = NetworkModels
 
     _parameter_constraints: ClassVar[dict] = {
@@ -380,15 +611,20 @@ class LRSMLPRegressor(
             Interval(Real, 0, 1, closed="both"),
             None,
         ],
-        "hidden_layer_sizes": [
-            "array-like",
-            Interval(Integral, 1, None, closed="left"),
-        ],
+        "hidden_layer_sizes": SIZES,
         "user_feature": [Integral, str, None],
-        "target_bounds": [tuple, list, np.ndarray, None],
+        "shared_weights": [StrOptions({"user", "fixed"})],
+        "prompt_size": [Interval(Integral, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "ridge_shared": [Interval(Real, 0, 1e60, closed="both")],
+        "ridge_sparse": [Interval(Real, 0, 1e60, closed="both")],
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
-        "user_network": [StrOptions({"auto"}), UserNetwork],
-        "solver": [StrOptions({"auto"}), AlternatingAdam],
+        "n_rounds": [_COUNT, StrOptions({"auto"})],
+        "n_local_steps": [_COUNT, StrOptions({"auto"})],
+        "n_own_steps": [_COUNT],
+        "learning_rate": [Interval(Real, 0, 1e60, closed="neither")],
+        "user_learning_rate": [Interval(Real, 0, 1e60, closed="neither")],
+        "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
         "n_jobs": [Integral, None],
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
@@ -400,10 +636,18 @@ class LRSMLPRegressor(
     epsilon: float | None = 1.0
     delta: float = 1e-6
     user_feature: int | str | None = None
-    target_bounds: Any = None
+    shared_weights: str = "user"
+    prompt_size: int = 0
+    fit_intercept: bool = True
+    ridge_shared: float = 1.0
+    ridge_sparse: float = 1.0
     clip_norm: float = 1.0
-    user_network: Any = "auto"
-    solver: Any = "auto"
+    n_rounds: int | str = "auto"
+    n_local_steps: int | str = "auto"
+    n_own_steps: int = 100
+    learning_rate: float = 0.03
+    user_learning_rate: float = 0.1
+    neighbors: str = "add-remove-one"
     accountant: PrivacyAccountant | None = None
     noise_seed: Seed = None
     n_jobs: int | None = None
@@ -412,74 +656,63 @@ class LRSMLPRegressor(
     def _check_parameters(self) -> None:
         super()._check_parameters()
         hidden_widths(self.hidden_layer_sizes)
-        target_box(self.target_bounds, 1)
-        own, rank, private = self._own(), self.n_components, self._is_private()
-        fixed = own.shared_weights == "fixed"
+        rank, fixed = self.n_components, self.shared_weights == "fixed"
         everything = self.sparsity is None or (
             not isinstance(self.sparsity, Integral) and self.sparsity == 1.0
         )
         refused = {
             'shared_weights="fixed" requires n_components=1, got '
             f"n_components={rank}": fixed and rank != 1,
-            f"ridge_shared={own.ridge_shared!r} is not used with "
+            f"ridge_shared={self.ridge_shared!r} is not used with "
             'shared_weights="fixed" and prompt_size=0: leave it at 1.0': (
-                fixed and not own.prompt_size and own.ridge_shared != 1.0
+                fixed and not self.prompt_size and self.ridge_shared != 1.0
             ),
             "n_components=0 requires sparsity=None: without shared weights, all "
             "weights are the user's own": rank == 0 and not everything,
             f"clip_norm={self.clip_norm!r} requires a budget: with epsilon=None no "
             "gradient is clipped. Leave clip_norm=1.0; in a search, use a separate "
-            "grid for epsilon=None": not private and self.clip_norm != 1.0,
+            "grid for epsilon=None": not self._is_private() and self.clip_norm != 1.0,
         }
         for why, wrong in refused.items():
             if wrong:
                 raise ValueError(why)
 
-    def _steps(self) -> AlternatingAdam:
-        """Return a copy of the solver, safe from changes during a fit."""
-        given = self.solver
-        return AlternatingAdam() if isinstance(given, str) else snapshot(given)
-
-    def _own(self) -> UserNetwork:
-        """Return a copy of the parameters of users' networks."""
-        given = self.user_network
-        return UserNetwork() if isinstance(given, str) else snapshot(given)
-
     def _rules(self, layout: Layout, rank: int) -> UserRules:
         """Return the public rules of users' training, for networks of a shape."""
-        own, solver = self._own(), self._steps()
         prior = np.zeros(rank)
         prior[:1] = 1.0  # all begin with the first network
-        start = public_start(int(solver.init_seed), (rank + 1, layout.n_parameters))
+        start = public_start(0, (rank + 1, layout.n_parameters))
         for column in start:
             scale_first_weights(layout.layers(column))
         return UserRules(
             layout=layout,
             start=np.ascontiguousarray(start.T),
             prior=prior,
-            fixed=own.shared_weights == "fixed",
+            fixed=self.shared_weights == "fixed",
             sparsity=n_sparse(self.sparsity, layout.n_parameters),
-            prompt_size=int(own.prompt_size),
-            ridge_shared=float(own.ridge_shared),
-            ridge_sparse=float(own.ridge_sparse),
-            has_level=bool(own.fit_intercept),
-            learning_rate=float(solver.user_learning_rate),
-            n_own_steps=int(solver.n_own_steps),
+            prompt_size=int(self.prompt_size),
+            ridge_shared=float(self.ridge_shared),
+            ridge_sparse=float(self.ridge_sparse),
+            has_level=bool(self.fit_intercept),
+            learning_rate=float(self.user_learning_rate),
+            n_own_steps=int(self.n_own_steps),
         )
+
+    def _n_rounds(self, private: bool) -> int:
+        return _ROUNDS[private] if self.n_rounds == "auto" else int(self.n_rounds)
 
     def _statistic(self, n_features: int) -> GradientRounds | ExactWeights:
         """Return the statistic of the shared weights, private or exact."""
         widths = hidden_widths(self.hidden_layer_sizes)
-        layout = Layout((n_features + int(self._own().prompt_size), *widths, 1))
+        layout = Layout((n_features + int(self.prompt_size), *widths, 1))
         rank = min(int(self.n_components), layout.n_parameters)
-        solver, private = self._steps(), self._is_private()
-        n_rounds, n_local_steps = solver._counts(private)
+        private, n_steps = self._is_private(), self.n_local_steps
         given: dict[str, Any] = {
             "rules": self._rules(layout, rank),
-            "n_rounds": n_rounds,
-            "n_local_steps": n_local_steps,
-            "learning_rate": float(solver.learning_rate),
-            "neighbors": Neighbors(solver.neighbors),
+            "n_rounds": self._n_rounds(private),
+            "n_local_steps": _LOCAL_STEPS[private] if n_steps == "auto" else n_steps,
+            "learning_rate": float(self.learning_rate),
+            "neighbors": Neighbors(self.neighbors),
             "n_jobs": self.n_jobs,
         }
         if not private:
@@ -488,9 +721,6 @@ class LRSMLPRegressor(
 
     def _n_beside(self) -> int:
         return self.user_feature is not None
-
-    def _plan(self, statistic) -> PrivacyPlan:
-        return self._plan_of_users(statistic, statistic.neighbors)
 
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:
@@ -508,8 +738,7 @@ class LRSMLPRegressor(
         {outcome_of_fit}
         """
         self._check_parameters()
-        private = self._is_private()
-        n_rounds = self._steps()._counts(private)[0]
+        n_rounds = self._n_rounds(self._is_private())
         with self._unchanged_on_error(), fit_progress(self, n_rounds) as progress:
             given = self._ids_of_fit(users), self.user_feature
             table = deferred_users(self, X, *given, reset=True)
@@ -520,48 +749,21 @@ class LRSMLPRegressor(
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
             index = self._index(read)
-            private = isinstance(statistic, GradientRounds)
-            box = self._units(targets, private)
-            rows = self._user_rows(read, targets, index, box)
+            rows = rows_by_user(read, targets, index)
             progress.begin(X, targets, plan)
             found = statistic.run(release, rows, progress)
             users, levels = found.users, found.levels
             if users is None:  # each by their own rows and U
-                how = statistic.rules, self.n_jobs
-                users, levels = train_users(rows, found.U, *how)
-            self._keep(found, statistic.rules.layout)
-            self.target_center_, self.target_scale_ = box
+                users, levels = train_users(rows, found.U, statistic.rules, self.n_jobs)
+            self.components_ = np.ascontiguousarray(found.U.T)
+            self.weights_ = np.array(found.weights, dtype=np.float64)
+            self.prompt_ = np.array(found.prompt, dtype=np.float64)
+            self.layer_sizes_ = np.array(statistic.rules.layout.sizes)
+            self.n_iter_ = found.n_iter
             self._personal = NetworkModels.cleaned(index, *users, levels)
             self._users_given = index is not None
             self.privacy_ = plan
         return self
-
-    def _units(self, targets: np.ndarray, private: bool) -> tuple[float, float]:
-        """Return center and scale of targets; without privacy, those of the data.
-
-        The charged plan decides, as parameters may have changed since.
-        """
-        if self.target_bounds is None and not private:
-            center, scale = float(targets.mean()), float(targets.std())
-            if not np.isfinite((center, scale)).all():
-                raise ValueError(TOO_LARGE)
-            return center, scale if scale > 0.0 else 1.0
-        middles, halves = target_box(self.target_bounds, 1)
-        return float(middles[0]), float(halves[0])
-
-    def _user_rows(self, table, targets, index, box) -> per_user.UserRows:
-        scaled = (targets - box[0]) / box[1]
-        if self.target_bounds is not None:
-            scaled = scaled_targets(targets, box)
-        return rows_by_user(table, scaled, index)
-
-    def _keep(self, found, layout: Layout) -> None:
-        """Set the public attributes of a fit."""
-        self.components_ = np.ascontiguousarray(found.U.T)
-        self.weights_ = np.array(found.weights, dtype=np.float64)
-        self.prompt_ = np.array(found.prompt, dtype=np.float64)
-        self.layer_sizes_ = np.array(layout.sizes)
-        self.n_iter_ = found.n_iter
 
     # -- the users' side: no budget is spent -----------------------------------------
 
@@ -583,9 +785,9 @@ class LRSMLPRegressor(
             rows = np.asarray(table.features(unknown), dtype=np.float64)
             prompts = np.broadcast_to(self.prompt_, (len(rows), len(self.prompt_)))
             layers = layout.layers(self._shared_network())
-            outputs = _kernels.outputs_of(layers, np.hstack([rows, prompts]), "tanh")
+            outputs = _kernels.outputs_of(layers, np.hstack([rows, prompts]))
             found[unknown] = outputs[:, 0]
-        return self.target_center_ + self.target_scale_ * found
+        return found
 
     def _read_like_fit(self, X, users) -> tuple[UserTable, float]:
         table = read_users(self, X, users, self.user_feature, reset=False)
@@ -596,18 +798,6 @@ class LRSMLPRegressor(
                 f"{n_features}: user_feature was changed since fit"
             )
         return table, 0.0
-
-    def _units_of_fit(self) -> tuple[float, float]:
-        units = self.target_center_, self.target_scale_
-        if self.target_bounds is not None:
-            middles, halves = target_box(self.target_bounds, 1)
-            if (middles[0], halves[0]) != units:
-                raise ValueError(
-                    f"target_bounds={self.target_bounds!r} differ from the bounds in "
-                    "fit, which set the units of the shared weights: restore them, or "
-                    "fit again"
-                )
-        return units
 
     def _shared_network(self) -> np.ndarray:
         whole = np.zeros(self.components_.shape[1])
@@ -628,8 +818,8 @@ class LRSMLPRegressor(
         coefs, intercepts : list of ndarray
             Parameters of each layer, of shapes (n_inputs, n_outputs) and (n_outputs,).
             The user's trained features come after the features of rows. A prediction is
-            the output times `target_scale_` plus :meth:`get_intercept`. Unknown users
-            get the layers of the shared network.
+            the output plus :meth:`get_intercept`. Unknown users get the layers of the
+            shared network.
 
         Raises
         ------
@@ -650,13 +840,12 @@ class LRSMLPRegressor(
         return (self.prompt_ if code < 0 else self._models().prompts[code]).copy()
 
     def get_intercept(self, user=None):
-        """Return one user's intercept in the units of the targets."""
+        """Return one user's intercept, for that user alone; 0 for unknown users."""
         code = self._code_of(user)
-        level = 0.0 if code < 0 else float(self._models().levels[code])
-        return self.target_center_ + self.target_scale_ * level
+        return 0.0 if code < 0 else float(self._models().levels[code])
 
     def _fit_users(self, table: UserTable, y, index) -> NetworkModels:
-        rows = self._user_rows(table, y, index, self._units_of_fit())
+        rows = rows_by_user(table, y, index)
         rules = self._rules(self._fitted_layout(), len(self.components_))
         U = np.ascontiguousarray(self.components_.T)
         users, levels = train_users(rows, U, rules, self.n_jobs)

@@ -20,24 +20,24 @@ from sklearn.utils import check_random_state, get_tags
 
 from .._base.documented import documented
 from .._base.estimator import (
+    ModelInside,
     PrivateEstimator,
     Seed,
     Self,
     TableEstimator,
     fitted_by,
 )
-from .._base.model_inside import ModelInside
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import is_known, passes_rows, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, fit_progress
 from .._tables.columns import (
+    UserRows,
     column_apart,
     column_names,
     refuse_nullable_integers,
     refuse_on_cluster,
     refuse_same_names,
 )
-from .._tables.ids import UserRows
 from .._tables.table import (
     compare_features,
     deferred_rows,
@@ -54,12 +54,11 @@ from ..accounting import (
     split_mu,
 )
 from ..accounting._composition import sampled_gaussian
+from ..accounting._ledger.context import SHARES_OF_STEPS, StepShare
 from ..accounting._ledger.planned_fits import (
-    SHARES_OF_STEPS,
     Composition,
     Rows,
     Step,
-    StepShare,
     branches,
     composition_of,
     estimators_within,

@@ -7,14 +7,13 @@ scales of numbers.
 
 from __future__ import annotations
 
-import datetime
 import math
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -22,8 +21,8 @@ from scipy.special import ndtri
 from .. import sensitivity
 from .._linalg.walks import quietly, row_blocks
 from .._statistics.feature_scales import FeatureLaw
-from .._statistics.place_windows import scales_of_features
 from .._statistics.statistic import Combination, Statistic
+from .._statistics.windows import scales_of_features
 from .._tables.columns import (
     DATE,
     DAY,
@@ -81,27 +80,18 @@ class CategoryCounts(Statistic):
         if isinstance(counts, Exact):
             return ()
         likely = counts.threshold + float(ndtri(_LIKELY)) * counts.noise_std
-        if likely < self.n_samples:
-            return ()
         said = (
             f"no category can be found: of {self.n_samples} rows, {likely:.0f} would "
             "have to share a value; use more rows, fewer columns or a larger epsilon, "
             "or pass public categories"
         )
-        return (said,)
+        return (said,) * (likely >= self.n_samples)
 
     def run(self, release: Any, rows: Any, *given: Any) -> list[dict[str, float]]:
         """Release the frequent values of given columns of a table."""
         (columns,) = given
         counts = [rows.counts(column) for column in columns]
         return release.above_threshold(self.name, counts)
-
-
-class TableLaw(NamedTuple):
-    """Releases of a table: laws of numbers, and counts of categories by column."""
-
-    numbers: FeatureLaw | None
-    categories: list[dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -148,14 +138,8 @@ class TableStatistics(Combination):
                 f"{MIN_DELTA / CATEGORY_FAILURES:g}, or pass public categories"
             )
         mechanisms = self.mechanisms(gaussian_mu(epsilon, delta - self.failure))
-        return PrivacyPlan(
-            epsilon,
-            delta,
-            mechanisms,
-            remarks=self.remarks(),
-            failure=self.failure,
-            **named,
-        )
+        told = {"remarks": self.remarks(), "failure": self.failure}
+        return PrivacyPlan(epsilon, delta, mechanisms, **told, **named)
 
     def remarks(self) -> tuple[str, ...]:
         """Return sentences for the statement of the guarantee."""
@@ -170,15 +154,16 @@ class TableStatistics(Combination):
             found.extend(self.parts()["numbers"].unseen_features(plan))
         return tuple(found)
 
-    def run(self, release: Any, rows: Vectors, *given: Any) -> TableLaw:
+    def run(
+        self, release: Any, rows: Vectors, *given: Any
+    ) -> tuple[FeatureLaw | None, list[dict[str, float]]]:
         """Release scales of the numbers of a table, then categories of columns."""
-        (columns,) = given
-        parts, numbers, categories = self.parts(), None, list[dict[str, float]]()
+        parts, numbers, categories = self.parts(), None, []
         if self.n_numbers:
             numbers = parts["numbers"].run(release, rows.numbers())
         if self.n_columns:
-            categories = parts["categories"].run(release, rows, columns)
-        return TableLaw(numbers, categories)
+            categories = parts["categories"].run(release, rows, *given)
+        return numbers, categories
 
 
 # How columns are treated, beside numbers, durations, dates and days.
@@ -205,15 +190,8 @@ _DAYS_OF_ARROW = {
 }
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-# First and last letters of texts of intervals.
-_BRACKETS = {"(]", "[)", "()", "[]"}
-
 # Rows of which values are counted together: a table of Python objects of them.
 _TOGETHER = 1 << 16
-
-
-# Types that are neither numbers, texts nor dates, and have texts of their own.
-_TEXTS_OF_PANDAS = {"Interval", "Period", "Timedelta"}
 
 
 class _NoText:
@@ -225,25 +203,22 @@ def treatment(dtype) -> str | None:
     kind, name = kind_of(dtype), str(dtype).lower()
     declared = hasattr(dtype, "categories") or name.startswith("dictionary")
     empty = kind == NEVER and name in ("null", "object")
-    if declared or empty or kind in (TEXT, OBJECTS):
+    if empty or kind in (TEXT, OBJECTS) or (declared and kind == NUMBER):
         return CATEGORIES
-    return kind if kind in PARTS else None
+    return kind if kind in PARTS and not declared else None
 
 
 def may_occur(text: str, dtype) -> bool:
     """Return whether a value of a dtype may have a text, by the dtype alone."""
-    kind, name = kind_of(dtype), str(own_type(dtype)).lower()
-    if name.startswith("bool"):
+    if str(own_type(dtype)).lower().startswith("bool"):
         return text in ("True", "False")
+    if kind_of(dtype) != NUMBER:
+        return True
     try:
-        if kind == NUMBER:
-            whole = text.removeprefix("-").isdecimal()
-            return text == text_of(int(text) if whole else float(text))
-        if kind in (DATE, DAY):
-            return datetime.datetime.fromisoformat(text[:19]) is not None
-    except (ArithmeticError, ValueError):
+        whole = text.removeprefix("-").isdecimal()
+        return text == text_of(int(text) if whole else float(text))
+    except ValueError:
         return False
-    return not name.startswith("interval") or text[:1] + text[-1:] in _BRACKETS
 
 
 # -- one value -------------------------------------------------------------------------
@@ -252,48 +227,28 @@ def may_occur(text: str, dtype) -> bool:
 def text_of(value) -> str | type[_NoText] | None:
     """Return the text of a value, None for a missing one; runs no code of users."""
     kind = type(value)
-    if kind is str:
-        return _normal(value)
-    if value is None:
-        return None
     try:
-        return _text_of_others(value, kind)
+        if issubclass(kind, str):
+            return _normal(str.__str__(value))
+        if value is None or kind.__name__ in ("NAType", "NaTType"):
+            return None
+        if kind is bool or kind is np.bool_:
+            return "True" if value else "False"
+        if kind is np.longdouble:  # no longer float of numpy is a type of Python
+            return text_of(float(value))
+        if issubclass(kind, (np.floating, np.integer)):
+            value = np.generic.item(value)
+            kind = type(value)
+        if issubclass(kind, int):
+            return _normal(str(int.__int__(value)))
+        if issubclass(kind, float):
+            number = float.__float__(value)
+            whole = number.is_integer()
+            text = _normal(str(int(number)) if whole else repr(number))
+            return None if number != number else text
     except Exception:  # of what foreign types do
-        return _NoText
-
-
-def _text_of_others(value, kind) -> str | type[_NoText] | None:
-    if kind is bool or kind is np.bool_:
-        return "True" if value else "False"
-    if issubclass(kind, str):
-        return _normal(str.__str__(value))
-    if issubclass(kind, float):
-        return _text_of_float(float.__float__(value))
-    if issubclass(kind, int):
-        return _normal(str(int.__int__(value)))
-    if issubclass(kind, (np.floating, np.integer)):
-        # No longer float of numpy is a type of Python.
-        return text_of(
-            float(value) if kind is np.longdouble else np.generic.item(value)
-        )
-    if kind.__name__ in ("NAType", "NaTType"):
-        return None
-    if issubclass(kind, (np.datetime64, np.timedelta64)):
-        return None if np.isnat(value) else str(value)
-    if issubclass(kind, datetime.datetime):
-        return datetime.datetime.isoformat(value)
-    if issubclass(kind, datetime.date):
-        return datetime.date.isoformat(value)
-    of_pandas = kind.__module__.split(".")[0] == "pandas"
-    if kind is datetime.time or (of_pandas and kind.__name__ in _TEXTS_OF_PANDAS):
-        return _normal(str(value))
+        pass
     return _NoText
-
-
-def _text_of_float(value: float) -> str | None:
-    if value != value:
-        return None
-    return _normal(str(int(value)) if value.is_integer() else repr(value))
 
 
 def _normal(text: str) -> str:
@@ -326,18 +281,6 @@ def _of_each(values: list, convert: Callable) -> list:
         made = {value: convert(value) for value in set(values)}
         return [made[value] for value in values]
     return list(map(convert, values))
-
-
-def count_texts(values: list, counts: Counter) -> None:
-    """Count values by their texts, without missing ones."""
-    if set(map(type, values)) <= _HASHED:
-        found = Counter(values)
-        texts = zip(map(text_of, found), found.values(), strict=True)
-    else:
-        texts = zip(map(text_of, values), [1] * len(values), strict=True)
-    for text, count in texts:
-        if isinstance(text, str):
-            counts[text] += count
 
 
 # -- blocks of a column ----------------------------------------------------------------
@@ -404,7 +347,7 @@ def _entries(block) -> list:
         return block.to_numpy(dtype=object).tolist()
     if is_polars(block):
         return block.to_list()
-    return block.tolist() if block.dtype.kind not in "mM" else list(block)
+    return block.tolist()
 
 
 @dataclass(frozen=True)
@@ -487,7 +430,8 @@ class Vectors:
         """Return how many rows have each text that occurs in a column."""
         counts: Counter = Counter()
         for rows in row_blocks(self.n_rows, _TOGETHER):
-            count_texts(self.entries(place, rows), counts)
+            texts = _of_each(self.entries(place, rows), text_of)
+            counts.update(text for text in texts if isinstance(text, str))
         return counts
 
     def entries(self, place: int, rows: slice) -> list:

@@ -13,9 +13,8 @@ from .._base.sklearn_compat import Interval
 from .._base.strategies import check_arguments
 from .._release import Release
 from .._statistics.statistic import Combination, Statistic, Votes
-from .._tables.clipping import Box, make_box
-from .._tables.ids import IdIndex
-from .._tables.table import deferred_rows, shape_of
+from .._tables.columns import IdIndex, shape_of
+from .._tables.table import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import calibrate_alike
@@ -29,8 +28,8 @@ _CONSTRAINTS = {
     "noise_seed": ["random_state"],
 }
 
-# Steps of a bisection of a range, and of all of float64: 2**-12 of a width or a value.
-_STEPS, _STEPS_OF_FLOATS = 12, 24
+# Bisections of all of float64, with this many steps: 2**-12 of a value.
+_VOTES = Votes("quantile", 24)
 
 # Fewer rows beyond a quantile, in deviations of the noise of a vote, are not seen.
 _FEWEST = 3.0
@@ -38,7 +37,7 @@ _FEWEST = 3.0
 
 @dataclass(frozen=True)
 class ColumnQuantiles(Statistic):
-    """Quantiles of columns, by noisy bisections of a box, or of all floats.
+    """Quantiles of columns, by noisy bisections of all floats.
 
     Values that are missing are above all others.
     """
@@ -46,18 +45,12 @@ class ColumnQuantiles(Statistic):
     n_samples: int
     n_features: int
     levels: tuple[float, ...]
-    box: Box | None = None
-
-    @property
-    def votes(self) -> Votes:
-        """Return the bisections, one for each level of each column."""
-        return Votes("quantile", _STEPS_OF_FLOATS if self.box is None else _STEPS)
 
     def mechanisms(self, mu: float) -> tuple:
         n_votes = self.n_features * len(self.levels)
         moved = sensitivity.vote_sensitivity(n_votes, Neighbors.REPLACE_ONE)
         more = {"magnitude": self.n_samples, "lemma": "quantile-votes"}
-        return self.votes.planned(mu, moved, n_votes, **more)
+        return _VOTES.planned(mu, moved, n_votes, **more)
 
     def caveats(self, plan) -> tuple[str, ...]:
         noise = getattr(plan["quantile_1"], "noise_std", 0.0)
@@ -76,32 +69,28 @@ class ColumnQuantiles(Statistic):
         wanted = np.array(self.levels)[:, None] * len(rows)
 
         def margins(places):
-            points = self._points(places.reshape(shape), 0.0)
+            points = _points(places.reshape(shape), 0.0)
             pairs = zip(ordered.T, points.T, strict=True)
             below = [np.searchsorted(column, at) for column, at in pairs]
             return (np.transpose(below) - wanted).ravel()
 
-        first, _ = self.votes.run(release, margins, wanted.size * shape[1])
-        found = self._points(first.reshape(shape), 0.5)
+        first, _ = _VOTES.run(release, margins, wanted.size * shape[1])
+        found = _points(first.reshape(shape), 0.5)
         # Noise may exchange two quantiles of a column, but not their levels.
         found[np.argsort(self.levels, kind="stable")] = np.sort(found, axis=0)
         return found
 
-    def _points(self, places: np.ndarray, within: float) -> np.ndarray:
-        """Return values at places, or beyond by a part of a cell."""
-        n_steps = self.votes.n_steps
-        if self.box is not None:
-            share = (places + within) / 2**n_steps
-            return self.box.low + share * (self.box.high - self.box.low)
-        # Floats are ordered as these integers are, negative ones in reverse.
-        cell = 64 - n_steps
-        keys = (places.astype(np.uint64) << cell) + np.uint64(within * 2**cell)
-        positive = np.uint64(1 << 63)
-        bits = np.where(keys >= positive, keys - positive, ~keys)
-        values = bits.view(np.float64)
-        largest = np.finfo(float).max
-        ends = np.where(keys >= positive, largest, -largest)
-        return np.where(np.isfinite(values), values, ends)
+
+def _points(places: np.ndarray, within: float) -> np.ndarray:
+    """Return floats at places in their order, or beyond by a part of a cell."""
+    # Floats are ordered as these integers are, negative ones in reverse.
+    cell = 64 - _VOTES.n_steps
+    keys = (places.astype(np.uint64) << cell) + np.uint64(within * 2**cell)
+    positive = np.uint64(1 << 63)
+    values = np.where(keys >= positive, keys - positive, ~keys).view(np.float64)
+    largest = np.finfo(float).max
+    ends = np.where(keys >= positive, largest, -largest)
+    return np.where(np.isfinite(values), values, ends)
 
 
 @dataclass(frozen=True)
@@ -151,7 +140,6 @@ def private_quantiles(
     X,
     q=0.5,
     *,
-    bounds=None,
     epsilon: float | None = 1.0,
     delta: float = 1e-6,
     accountant: PrivacyAccountant | None = None,
@@ -168,9 +156,6 @@ def private_quantiles(
         Numbers. Missing values (NaN) count as larger than all others.
     q : float or array-like of shape (n_quantiles,), default=0.5
         Public levels, in (0, 1).
-    bounds : pair (low, high) or None, default=None
-        Public limits, numbers or one value per feature, which lower the noise. None
-        needs no limits, and takes twice as many steps.
     epsilon : float or None, default=1.0
         Privacy budget of all quantiles together, positive. None returns exact ranks,
         with a :class:`~skdpspectral.PrivacyLeakWarning`.
@@ -185,7 +170,7 @@ def private_quantiles(
     -------
     ndarray of shape (n_quantiles, n_features) or (n_features,)
         Quantiles; of shape (n_features,) if `q` is a number. Their relative precision
-        is 0.02 %, or 0.02 % of the width of `bounds`.
+        is 0.02 %.
 
     Raises
     ------
@@ -200,8 +185,8 @@ def private_quantiles(
     **Formal guarantee.** The result is (`epsilon`, `delta`)-differentially private for
     one row, under replacement of that row. Each of T steps releases, for v quantiles,
     how many values are below a threshold, with sensitivity :math:`\sqrt v`
-    (:ref:`lemma-quantile-votes`). T is 24, or 12 with `bounds`. The noise of a rank has
-    the standard deviation :math:`\sqrt{v T} / \mu`.
+    (:ref:`lemma-quantile-votes`). T is 24. The noise of a rank has the standard
+    deviation :math:`\sqrt{v T} / \mu`.
 
     Examples
     --------
@@ -217,8 +202,7 @@ def private_quantiles(
     levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
     if levels.ndim > 1 or not levels.size or not np.all((levels > 0) & (levels < 1)):
         raise ValueError(f"q must be one or more numbers in (0, 1), got {q!r}")
-    box = None if bounds is None else make_box(bounds, n_features, per_feature=True)
-    statistic = ColumnQuantiles(n_samples, n_features, tuple(levels.tolist()), box)
+    statistic = ColumnQuantiles(n_samples, n_features, tuple(levels.tolist()))
     budget = (epsilon, delta, accountant, noise_seed)
     release = _charged(statistic, "private_quantiles", n_samples, *budget)
     # Values are read from here on.

@@ -13,9 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
-from .._statistics.feature_scales import FARTHEST, FeatureScales, refuse_too_few
-from .._statistics.place_windows import FEW_ROWS, WindowedScales, scales_of_features
-from .._statistics.scale_windows import ScaleWindows, public_size
+from .._statistics.feature_scales import FARTHEST, FeatureStatistic, refuse_too_few
+from .._statistics.windows import scales_of_features
 from .._tables.clipping import make_box
 from .._tables.columns import is_sparse
 from .._tables.table import check_rows, deferred_rows, map_rows, saturated
@@ -183,21 +182,14 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """Return whether missing values are left out and filled."""
         return self.missing == "mean"
 
-    def _statistic(
-        self, n_samples: int, n_features: int
-    ) -> FeatureScales | ScaleWindows | WindowedScales:
+    def _statistic(self, n_samples: int, n_features: int) -> FeatureStatistic:
         """Return the statistic of a fit of that shape, from public numbers alone."""
         refuse_too_few(n_samples)
         box = None
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)
-        size, budget = (n_samples, n_features), self._budget_of_fit()
-        if self.with_mean:
-            mu = gaussian_mu(*budget)
-            return scales_of_features(*size, mu, box, self._allows_nan())
-        if public_size(*size, *budget) < FEW_ROWS:
-            return ScaleWindows(*size, box)
-        return FeatureScales(*size, False, box)
+        given = gaussian_mu(*self._budget_of_fit()), box, self._allows_nan()
+        return scales_of_features(n_samples, n_features, *given, self.with_mean)
 
     def _caveats(self, scales, plan: PrivacyPlan) -> tuple[str, ...]:
         """Say, from public numbers, if rows are too few."""

@@ -55,8 +55,8 @@ _FOUND = "find"
 # Share of rows whose categories are found, below which a column is warned of.
 _MOST = 0.5
 
-# Kinds of columns that keep their names.
-_OWN_NAMES = {NUMBER, DURATION, USER}
+# Kinds of columns that keep their names, and those of which values are texts.
+_OWN_NAMES, _OF_TEXTS = {NUMBER, DURATION, USER}, {CATEGORIES, NUMBER}
 
 
 @documented
@@ -85,9 +85,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     user_feature : int, str or None, default=None
         Column of user ids, which are passed through. Numbers are unchanged, other ids
         are mapped to integers that only depend on the id, and missing ids become -1.
-    add_indicator : bool, default=False
-        Whether to add an indicator column of missing values per column of numbers or
-        dates.
     {accountant}
     {noise_seed}
 
@@ -143,10 +140,10 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     Texts are compared in Unicode normal form C. Texts of more than 100 characters are
     represented by their beginning and a digest. Numbers in object columns are
     categories, compared by their digits: convert such columns with ``pd.to_numeric``.
-    Dates, times, intervals and periods are compared by their texts; other objects count
-    as rare values. Infinite numbers count as missing. Memory grows with
-    the number of distinct values of a column, by about 100 bytes per short text. The
-    duration of a fit may depend on the values.
+    Objects that are neither numbers nor text count as rare values: convert them with
+    ``astype(str)``. Infinite numbers count as missing. Memory grows with the number of
+    distinct values of a column, by about 100 bytes per short text. The duration of a
+    fit may depend on the values.
 
     In a :class:`~skdpspectral.pipeline.PrivatePipeline`, a :class:`DPRidge` or
     :class:`DPRidgeClassifier` directly behind it uses its units instead of new scales.
@@ -176,7 +173,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         "categories": [dict, None],
         "max_categories": [Interval(Integral, 1, None, closed="left")],
         "user_feature": [Integral, str, None],
-        "add_indicator": ["boolean"],
     }
     _array_parameters: ClassVar[tuple[str, ...]] = ("categories",)
 
@@ -188,7 +184,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         categories=None,
         max_categories: int = 30,
         user_feature: int | str | None = None,
-        add_indicator: bool = False,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
     ) -> None:
@@ -197,7 +192,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         self.categories = categories
         self.max_categories = max_categories
         self.user_feature = user_feature
-        self.add_indicator = add_indicator
         self.accountant = accountant
         self.noise_seed = noise_seed
 
@@ -263,6 +257,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         """Return columns with their kinds, which parameters or dtypes choose."""
         chosen: dict[int, str] = {}
         users = [] if self.user_feature is None else [self.user_feature]
+        columns = _names_and_dtypes(table)
         for parameter, kind, features in (
             ("categories", CATEGORIES, self.categories or {}),
             ("user_feature", USER, users),
@@ -275,10 +270,15 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                         "elsewhere: each column must have one kind, and X has "
                         f"n_features = {table.shape[1]}"
                     )
+                if _kind(*columns[place]) not in _OF_TEXTS:
+                    raise ValueError(
+                        f"{parameter}: column {feature!r} has dtype "
+                        f"{columns[place][1]}: convert it with astype(str)"
+                    )
                 chosen[place] = kind
         return [
             Column(name, j, chosen.get(j, _kind(name, dtype)), dtype)
-            for j, (name, dtype) in enumerate(_names_and_dtypes(table))
+            for j, (name, dtype) in enumerate(columns)
         ]
 
     def _fitted_columns(self, table: Table) -> list[Column]:
@@ -286,7 +286,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         columns = []
         for j, (name, dtype) in enumerate(_names_and_dtypes(table)):
             kind, own = self.kinds_[name], _kind(name, dtype)
-            if kind in PARTS and own != kind and {own, kind} != {DATE, DAY}:
+            alike = {kind} if kind in PARTS else _OF_TEXTS
+            if own not in alike and {own, kind} != {DATE, DAY}:
                 raise ValueError(
                     f"X: column {name!r} has dtype {dtype}, but was treated as {kind} "
                     "in fit: convert it to the dtype that it had in fit"
@@ -313,11 +314,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                         f"{column.dtype}, has one of the given categories as its text: "
                         "convert the column with astype(str), or give its values"
                     )
-            elif treatment(column.dtype) not in (CATEGORIES, NUMBER):
-                raise ValueError(
-                    f"categories: column {column.name!r} of dtype {column.dtype} has "
-                    "no categories to find; remove it"
-                )
         return public
 
     def __sklearn_tags__(self):
@@ -361,12 +357,13 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                 "transform returns 0 for them",
                 "scale them by public bounds before",
             )
-            self._warn_of_rare(rows, public, law)
+            self._warn_of_rare(rows, public, law[1])
         return self
 
     def _set_law(self, rows: Vectors, public: Mapping, law) -> None:
         """Set the fitted attributes from public and released values."""
-        kept = dict(zip(_found(rows, public), law.categories, strict=True))
+        numbers, categories = law
+        kept = dict(zip(_found(rows, public), categories, strict=True))
         self.kinds_ = {column.name: column.kind for column in rows.columns}
         self.categories_ = {}
         for column in rows.columns:
@@ -378,16 +375,16 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         names = [part for column in rows.columns for part in column.parts]
         self.scaled_features_ = np.array(names, dtype=object)
         none = np.zeros(0)
-        numbers = law.numbers or FeatureLaw(none, none, none > 0, none, none)
+        numbers = numbers or FeatureLaw(none, none, none > 0, none, none)
         self.mean_, self.scale_ = numbers.mean, numbers.scale
         self.present_shares_, self.unseen_features_ = numbers.present, ~numbers.seen
 
-    def _warn_of_rare(self, rows: Vectors, public: Mapping, law) -> None:
+    def _warn_of_rare(self, rows: Vectors, public: Mapping, categories) -> None:
         """Warn of columns of which most rows have no released category."""
         if not has_budget(self.privacy_):
             return
         rare = []
-        for place, counts in zip(_found(rows, public), law.categories, strict=True):
+        for place, counts in zip(_found(rows, public), categories, strict=True):
             name = rows.columns[place].name
             kept = sum(counts[text] for text in self.categories_[name])
             if kept < _MOST * self.n_samples_:
@@ -415,9 +412,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         Returns
         -------
         ndarray of str
-            Names in the order of the columns of X. Numbers keep their names, followed
-            by ``<column>_missing`` with `add_indicator`. Dates become
-            ``<column>_<part>``. Categories become ``<column>_<category>``,
+            Names in the order of the columns of X. Numbers keep their names. Dates
+            become ``<column>_<part>``. Categories become ``<column>_<category>``,
             ``<column>_rare`` and ``<column>_missing``.
         """
         check_is_fitted(self)
@@ -440,8 +436,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             return [text + "_" * (text in others) for text in texts] + others
         if kind == USER:
             return [name]
-        missing = [f"{name}_missing"] * self.add_indicator
-        return [name + end for end in PARTS[kind]] + missing
+        return [name + end for end in PARTS[kind]]
 
     def transform(self, X):
         """Encode the rows of a table as numbers.
@@ -473,7 +468,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         weights = np.where(self.unseen_features_, 0.0, 1.0 / self.scale_)
         reach = FARTHEST if has_budget(self.privacy_) else np.inf
         scaled = iter(standardized(numbers, self.mean_, weights, reach).T)
-        holes = iter(np.isnan(numbers).T)
         stop = 0
         for j, (name, kind) in enumerate(self.kinds_.items()):
             start, stop = stop, stop + len(self._names_of(name, kind))
@@ -485,9 +479,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                 own[:, 0] = table.ids(j, rows)
             else:
                 for place in range(len(PARTS[kind])):
-                    own[:, place], hole = next(scaled), next(holes)
-                if self.add_indicator:
-                    own[:, -1] = hole
+                    own[:, place] = next(scaled)
 
     def _output_units(self) -> OutputUnits | None:
         if USER in self.kinds_.values():

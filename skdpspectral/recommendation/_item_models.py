@@ -152,18 +152,8 @@ def first_offsets(first: Released, columns: np.ndarray) -> ItemOffsets:
         found = _kernels.shrink(counts, sums, design, noise, _OFFSET_SPREADS)
         between = _kernels.weighted_variance(found.values, counts)
         residual = max(within - between, _LEAST_SHARE * within)
-    return ItemOffsets(
-        counts,
-        logged,
-        found.values,
-        found.variance,
-        level,
-        weight,
-        residual,
-        n_users,
-        bounded,
-        design,
-    )
+    told = level, weight, residual, n_users, bounded, design
+    return ItemOffsets(counts, logged, found.values, found.variance, *told)
 
 
 REMARKS = (
@@ -183,10 +173,9 @@ _SHARES = {
 
 
 class FoundItems(NamedTuple):
-    """The result of a fit for the items.
+    """The base of users' models, and sums of users' weights by item.
 
-    `model`: base of users' models. `popularity` (n_items,): logarithms of sums of
-    users' weights. `counts` (n_items,): these sums, positive.
+    `popularity` (n_items,) are the logarithms of the `counts`, which are positive.
     """
 
     model: ItemModel
@@ -198,10 +187,9 @@ class FoundItems(NamedTuple):
 class RatingsModel(Combination):
     """Offsets of items in two rounds, and factors of what is left of ratings.
 
-    `features` (n_items, d): public features of the items. `n_components`: factors to be
-    released. `by_moment`: whether they are leading components of the residuals' second
-    moment, in place of products of residuals and tastes. `has_users`: whether users'
-    models follow.
+    `features` (n_items, d) are public. `by_moment`: whether factors are leading
+    components of the residuals' second moment, in place of products of residuals and
+    tastes. `has_users`: whether users' models follow.
     """
 
     features: np.ndarray
@@ -260,8 +248,11 @@ class RatingsModel(Combination):
         tastes = _kernels.tastes(columns, found.counts, found.bounded)
         model = _kernels.item_model(found.level, found.offsets, tastes)
 
-        residuals = partial(_residuals, model=model)
-        found = found.with_residuals(parts["residuals"].run(release, rows, residuals))
+        def ask(block: RatingsBlock) -> np.ndarray:
+            residuals = residuals_of(block, model)[0]
+            return _kernels.residual_contributions(block, residuals)
+
+        found = found.with_residuals(parts["residuals"].run(release, rows, ask))
         step(2)
         model = model.with_offsets(found.offsets)
         if self._third:
@@ -273,11 +264,16 @@ class RatingsModel(Combination):
 
     def _answer(self, model: ItemModel) -> Callable[[RatingsBlock], np.ndarray]:
         """Return what users contribute to the third release."""
-        if self.by_moment:
-            return partial(_projectors, model=model)
         # Public components first, then popularity, then the factor of offsets.
         order = [*range(2, model.features.shape[1]), 1][: self.n_factors]
-        return partial(_products, model=model, order=order)
+
+        def answer(block: RatingsBlock) -> np.ndarray:
+            left, weights = residuals_of(block, model)
+            if self.by_moment:
+                return _kernels.moment_contributions(block, left)
+            return _kernels.taste_contributions(block, left, weights[:, order])
+
+        return answer
 
     def _components(self, found: ItemOffsets, moment: Released) -> np.ndarray:
         """Return components over roots of counts, shrunk by the noise."""
@@ -288,22 +284,6 @@ class RatingsModel(Combination):
         values, components = eigen.top_eigh(total, self.n_factors, spread)
         noise = noise_std * np.sqrt(2.0 * len(total))
         return _kernels.component_columns(values, components, noise, found.counts)
-
-
-def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
-    """Sum the residuals of a block's users."""
-    return _kernels.residual_contributions(block, residuals_of(block, model)[0])
-
-
-def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
-    """Sum products of residuals and tastes."""
-    left, weights = residuals_of(block, model)
-    return _kernels.taste_contributions(block, left, weights[:, order])
-
-
-def _projectors(block: RatingsBlock, model: ItemModel) -> np.ndarray:
-    """Sum outer products of residuals of unit norm."""
-    return _kernels.moment_contributions(block, residuals_of(block, model)[0])
 
 
 def residuals_of(
@@ -430,10 +410,7 @@ class ClicksModel(Combination):
 
 
 class _Popularity(NamedTuple):
-    """Released weights of users by item, and a number of users.
-
-    `noise_std`: standard deviation of their noise.
-    """
+    """Released weights of users by item, and a number of users."""
 
     total: np.ndarray
     noise_std: float

@@ -60,13 +60,10 @@ class RatingsBlock:
         return np.bincount(self.items, values, self.n_items)
 
     def products(self, rows: np.ndarray, values: np.ndarray | None = None):
-        """Sum rows of items over each user's ratings, weighted by `values` if given.
+        """Sum rows of items, (n_items, q), over each user's ratings, by `values`.
 
-        Entry by entry, one rating after another: a user's sums have the same bits
-        alone and among others.
-
-        `rows` (n_items, q): what is public of the items. `values` (n_ratings,):
-        weights. Returns (n_users, q): sums.
+        Entry by entry, one rating after another: a user's sums, (n_users, q), have the
+        same bits alone and among others.
         """
         return self.clicks(values) @ rows
 
@@ -84,10 +81,9 @@ class RatingsBlock:
 class UserRatings:
     """The last rating of every user and item, by user and then by item.
 
-    `users`, `items` (n_rows,): codes, in the order of a table; items outside the
-    catalog are -1. `values` (n_rows,): finite ratings. `shape`: numbers of users and of
-    items. `middle`, `unit`: subtracted from ratings, which are then divided by the
-    other.
+    Given are codes, in the order of a table, with -1 for items outside the catalog,
+    finite ratings, and numbers of users and items. Ratings lose `middle`, and are then
+    divided by `unit`.
     """
 
     def __init__(self, users, items, values, shape, middle=0.0, unit=1.0):
@@ -236,13 +232,12 @@ def pair_contributions(
 ) -> np.ndarray:
     """Sum products of all pairs of what users' clicks are beyond popularity.
 
-    A user's clicks of the head lose their part along popularity, and what is left is
-    scaled to a common norm; users without any answer with zeros.
-
-    `head` (n_head,): items. `popularity` (n_head,): shares of the head, of unit norm.
-    Returns the lower triangle, row by row, in whole halves of a step. Squares are left
-    out. In place of the first is the sum of m**2 / (square * n_head), clipped to 1,
-    times ``PAIR_SIDE``, for users with m clicks of the head and such a square left.
+    A user's clicks of the head lose their part along popularity, shares of the head of
+    unit norm, and what is left is scaled to a common norm; users without any answer
+    with zeros. Returns the lower triangle, row by row, in whole halves of a step.
+    Squares are left out. In place of the first is the sum of m**2 / (square * n_head),
+    clipped to 1, times ``PAIR_SIDE``, for users with m clicks of the head and such a
+    square left.
     """
     n_head = len(head)
     columns = np.zeros((block.n_items, 2))
@@ -267,12 +262,11 @@ def pair_contributions(
 
 
 def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
-    """Sum users' residuals, scaled to a common norm, and what one of theirs weighs.
+    """Sum users' clipped residuals, scaled to a common norm, and what one weighs.
 
-    `residuals` (n_ratings,): what is left of each rating, clipped. Returns (n_items +
-    1,): whole numbers of steps. The last entry is the sum of the quotients of a user's
-    weight here and in :func:`centered_contributions`, over ``LARGEST_RATIO``, clipped
-    to 1, times ``SIDE``.
+    Returns (n_items + 1,): whole numbers of steps. The last entry is the sum of the
+    quotients of a user's weight here and in :func:`centered_contributions`, over
+    ``LARGEST_RATIO``, clipped to 1, times ``SIDE``.
     """
     weights = SHARE_BESIDE_ONE / block.lengths(residuals)
     before = first_weights(block, from_own_mean(block)[1])
@@ -285,11 +279,9 @@ def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.nda
 def taste_contributions(
     block: RatingsBlock, residuals, tastes: np.ndarray
 ) -> np.ndarray:
-    """Sum products of users' unit residuals and unit tastes.
+    """Sum products of users' unit residuals and unit tastes, (n_items, k), in steps.
 
-    `residuals` (n_ratings,): what is left of each rating, clipped. `tastes`
-    (n_users, k): weights of each user, finite, of modulus below 1e100. Returns
-    (n_items, k): whole numbers of steps.
+    `residuals` are clipped, and `tastes`, (n_users, k), of modulus below 1e100.
     """
     square = np.zeros(len(block))
     for taste in tastes.T:
@@ -315,10 +307,7 @@ MOST_TASTES = 24
 
 
 class Shrunk(NamedTuple):
-    """Means and variances of items' values given what was released, and their prior.
-
-    `spread`: variance of the items about the prior.
-    """
+    """Means and variances of items' values, and their prior, of variance `spread`."""
 
     values: np.ndarray
     prior: np.ndarray
@@ -346,8 +335,8 @@ def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
 def within_evidence(logged: np.ndarray, evidence, share: float) -> np.ndarray:
     """Raise log-popularity to where items have ratings: slopes are unknown below.
 
-    `evidence` (n_items,): shares of each item's value that its own ratings determine,
-    positive. `share`: of the sum of evidence is below, or as much as that of 5 items.
+    Below is a `share` of all evidence, or that of 5 items: of shares of each item's
+    value that its own ratings determine, positive.
     """
     order = np.argsort(logged, kind="stable")
     total = np.cumsum(evidence[order])
@@ -358,12 +347,9 @@ def within_evidence(logged: np.ndarray, evidence, share: float) -> np.ndarray:
 def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
     """Estimate values of items from noisy sums: empirical Bayes.
 
-    The sum of an item with count N is N times its value plus noise of a known variance.
-    Values have a mean that is linear in public columns, and a variance by moments.
-
-    `counts`, `sums` (n_items,): positive counts, and sums. `design` (n_items, d):
-    columns of the prior mean. `noise` (n_items,): variances of the sums, positive.
-    `spreads`: where the variance of values is looked for.
+    The sum of an item with count N is N times its value plus `noise` of a known
+    variance. Values have a mean that is linear in the columns of `design`, (n_items,
+    d), and a variance by moments, within `spreads`.
     """
     spread = min(max(0.2, spreads[0]), spreads[1])
     for _ in range(_ROUNDS):
@@ -445,11 +431,7 @@ _ROW_STEP = 2.0**-11
 
 
 def moment_contributions(block: RatingsBlock, values: np.ndarray) -> np.ndarray:
-    """Sum x x' over users, for their values x scaled to unit norm.
-
-    `values` (n_ratings,): of each rating. Returns (n_items, n_items): whole halves of a
-    step.
-    """
+    """Sum x x' over users, for their values x scaled to unit norm, in half steps."""
     steps = unit_steps(block, values)
     return steps.T @ steps * (_ROW_STEP * _ROW_STEP / STEP)
 
@@ -555,11 +537,9 @@ class ItemModel:
         return replace(self, features=features, ridge=ridge)
 
     def predict(self, items, own, weights: np.ndarray) -> np.ndarray:
-        """Predict ratings, each with the bits that it has alone.
+        """Predict ratings, not clipped, each with the bits that it has alone.
 
-        `items`, `own` (n_ratings,): item of each rating, and the row of `weights` of
-        its user. `weights` (n_users, q): weights of users; zeros for who has none.
-        Returns (n_ratings,): predictions, not clipped.
+        `own`, (n_ratings,), is the row of `weights`, (n_users, q), of each rating.
         """
         out = np.empty(len(items))
         # Column by column of copies that lie together: faster than rows far apart.
@@ -588,8 +568,7 @@ def item_model(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemMod
 def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """Fit each user of a block: a ridge regression of what the model leaves.
 
-    Returns (n_users, q): weights, of finite numbers; with the same bits alone and among
-    others.
+    Weights, (n_users, q), are finite, with the same bits alone and among others.
     """
     features = model.features
     q = features.shape[1]
@@ -613,11 +592,9 @@ def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """Fit each user of a block to what they clicked: tastes beside popularity.
 
     A user clicks items with probabilities in proportion to their popularity, of which
-    offsets are the logarithms, times one plus features times weights. Features are
-    uncorrelated over clicks by popularity alone: no system of equations is solved.
-
-    `model`: model of the items; features have mean zero over clicks by popularity.
-    Returns (n_users, q): weights; with the same bits alone and among others.
+    offsets are the logarithms, times one plus features times weights. Features have
+    mean zero over clicks by popularity, and are uncorrelated: no system of equations is
+    solved. Weights, (n_users, q), have the same bits alone and among others.
     """
     shares = click_shares(model.offsets)
     spreads = shares @ (model.features * model.features)

@@ -1,4 +1,4 @@
-"""Users, items and ratings of any table, read by parts; catalogs, which are public."""
+"""Users, items and ratings of tables, public catalogs, and the base of estimators."""
 
 from __future__ import annotations
 
@@ -7,27 +7,45 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
+from .._base.documented import documented
+from .._base.estimator import PrivateEstimator, Seed
+from .._base.sklearn_compat import Interval
 from .._tables.columns import (
+    TEXTS,
+    IdIndex,
     as_numbers,
     check_feature,
-    is_text,
+    check_id_type,
+    id_array,
+    joined_ids,
+    kind_of,
     position_of,
     refuse_masked,
     refuse_same_names,
     select_columns,
 )
 from .._tables.files import opened
-from .._tables.ids import IdIndex, check_id_type, id_array, joined_ids
-from .._tables.table import DeferredRead, Table, deferred_targets, refuse_malformed
+from .._tables.table import (
+    DeferredRead,
+    Table,
+    deferred_targets,
+    refuse_malformed,
+    table_shape,
+)
+from ..accounting import PrivacyAccountant
 from ..accounting._errors import warn
-from ._kernels import UserRatings
+from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
+from ._item_models import FoundItems
+from ._kernels import MOST_ITEMS, MOST_RATERS, UserRatings
 
 # -- what is public: catalogs, features, ranges ----------------------------------------
 
@@ -177,7 +195,7 @@ def _compared_columns(estimator, table, reset: bool) -> list[int]:
             UserWarning,
         )
     dtype = table.dtypes[found[1] if len(table.dtypes) > 1 else 0]
-    if estimator.items is not None and dtype is not None and is_text(dtype):
+    if estimator.items is not None and dtype is not None and kind_of(dtype) in TEXTS:
         read_catalog(estimator.items).find(["0"], "item_feature")  # of the same kind
     return found
 
@@ -230,23 +248,18 @@ class _Matrix:
                 f"{type(estimator).__name__} is expecting {estimator.n_features_in_} "
                 "features as input: pass a table"
             )
-        items = estimator.items if reset else estimator.items_
-        if items is not None:
-            self._compare(read_catalog(items).ids, X.shape[1])
+        items, n = estimator.items if reset else estimator.items_, X.shape[1]
+        ids = np.arange(n) if items is None else read_catalog(items).ids
+        if ids.dtype == object or not np.array_equal(np.sort(ids), range(n)):
+            raise ValueError(
+                f"X is a sparse matrix with {n} columns, which are the items 0 to "
+                f"{n - 1}, but items contains {len(ids)} ids that differ: pass "
+                f"items=range({n}) for these columns, or X.T if the rows of X are the "
+                "items"
+            )
         if reset:
             validate_data(estimator, np.empty((1, 2)), skip_check_array=True)
         self._X = X
-
-    @staticmethod
-    def _compare(ids: np.ndarray, n_columns: int) -> None:
-        """Refuse a matrix whose columns are not the items of the catalog."""
-        if ids.dtype == object or not np.array_equal(np.sort(ids), range(n_columns)):
-            raise ValueError(
-                f"X is a sparse matrix with {n_columns} columns, which are the items 0 "
-                f"to {n_columns - 1}, but items contains {len(ids)} ids that differ: "
-                f"pass items=range({n_columns}) for these columns, or X.T if the rows "
-                "of X are the items"
-            )
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield users, items and values of the entries, users first."""
@@ -263,8 +276,7 @@ class _Matrix:
 class Ratings:
     """A table of ratings whose form was checked; values are read after the charge.
 
-    `rated` is whether ratings are wanted beside users and items. ``read()`` sets ids
-    and ratings of all rows: `users`, `items`, `values` (n_rows,).
+    `rated` is whether ratings are wanted beside users and items.
     """
 
     def __init__(self, estimator, X, y=None, *, reset: bool, rated: bool = True):
@@ -308,11 +320,6 @@ class Ratings:
                 UserWarning,
             )
 
-    @property
-    def names_of_ids(self) -> tuple:
-        """Names of the columns of users and items."""
-        return self.names[self.places[0]], self.names[self.places[1]]
-
     def read(self) -> Ratings:
         """Read `users`, `items` and `values` of all rows, unless they are elsewhere."""
         self._y = None
@@ -329,11 +336,6 @@ class Ratings:
             self.values = np.concatenate(numbers)
         return self
 
-    def grouped(self, catalog: IdIndex, limits) -> tuple:
-        """Return the last rating of each user and item of a catalog, and the users."""
-        how = {"catalog": catalog, "limits": limits}
-        return _grouped(self.users, self.items, self.values, **how)
-
 
 def _numbers(column, name: str | None) -> np.ndarray:
     """Return ratings in a column of the table, or entries of a matrix."""
@@ -343,17 +345,6 @@ def _numbers(column, name: str | None) -> np.ndarray:
     said = f"rating_feature={name!r} must name a column of finite numbers"
     said = "Input X contains NaN or infinity" if name is None else said
     raise ValueError(f"{said}: drop or fill rows without a rating")
-
-
-def _grouped(
-    users, items, ratings, *, catalog: IdIndex, limits
-) -> tuple[UserRatings, IdIndex]:
-    """Group ratings of known items by user, in quarters of the range."""
-    index = IdIndex(users, "user_feature")
-    items, ratings = catalog.find(items, "item_feature"), np.clip(ratings, *limits)
-    shape = len(index), len(catalog)
-    rows = UserRatings(index.codes, items, ratings, shape, *units(limits))
-    return rows, index.without_codes()
 
 
 # Integers up to here are exact in float64.
@@ -376,3 +367,149 @@ def beside_users(users: np.ndarray, numbers, names: list, kind: str, index):
     import pandas
 
     return pandas.DataFrame(columns, index=index)
+
+
+# -- the base of estimators ------------------------------------------------------------
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class CatalogEstimator(PrivateEstimator):
+    """Base class of estimators with `items`, `item_features` and `rating_range`."""
+
+    _array_parameters: ClassVar[tuple[str, ...]] = (
+        "items",
+        "item_features",
+        "rating_range",
+    )
+    _parameter_constraints: ClassVar[dict] = {
+        **PrivateEstimator._privacy_constraints,
+        "n_components": [Interval(Integral, 0, None, closed="left")],
+        "user_feature": [Integral, str],
+        "item_feature": [Integral, str],
+        "items": ["array-like", None],
+        "item_features": ["array-like", None],
+        "rating_range": [tuple, list, np.ndarray, None],
+    }
+
+    n_components: int | None = None
+    _: KW_ONLY
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    user_feature: int | str = "user_id"
+    item_feature: int | str = "item_id"
+    items: Any = None
+    item_features: Any = None
+    rating_range: Any = None
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
+
+    def _statistic(self, n_items: int) -> Any:
+        """Return what a fit with so many items releases."""
+        raise NotImplementedError
+
+    def privacy_plan(self, n_items):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_items : int
+            Number of items of the catalog.
+
+        {returns_plan}
+        """
+        self._check_parameters()
+        return self._plan(self._statistic(check_count("n_items", n_items)))
+
+    def plan_for(self, X) -> PrivacyPlan:
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        {plan_of_rows}
+        """
+        self._check_parameters()
+        table_shape(open_path(X))  # what has none is no table
+        return self.privacy_plan(len(self._catalog(X)))
+
+    def _plan(self, statistic) -> PrivacyPlan:
+        if len(statistic.features) > MOST_ITEMS:
+            raise ValueError(
+                f"items must be at most 2**26 - 1 = {MOST_ITEMS}: sums over the items "
+                "of a user would not be exact enough for the guarantee"
+            )
+        neighbors = Neighbors.ADD_REMOVE_ONE
+        return self._planned(statistic, unit=Unit.USER, neighbors=neighbors)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.rating_range is not None:
+            read_range(self.rating_range)
+
+    def _limits(self) -> tuple[float, float]:
+        """Return the range of ratings, which must be given unless there are none."""
+        if self.rating_range is not None:
+            return read_range(self.rating_range)
+        if getattr(self, "implicit", False):
+            return 0.0, 1.0
+        raise ValueError(
+            "rating_range is required: pass the public range of the ratings, such as "
+            "rating_range=(1, 5); it must not be taken from the ratings"
+        )
+
+    def _catalog(self, X=None) -> IdIndex:
+        """Return an index of the items; of a matrix, its columns by default."""
+        if self.items is not None:
+            refuse_another_order(self.item_features, self.items)
+            return read_catalog(self.items)
+        if sparse.issparse(X) and X.ndim == 2:
+            return read_catalog(range(X.shape[1]))
+        if self.item_features is not None:
+            raise ValueError("item_features requires items=..., whose order it follows")
+        raise ValueError(
+            "items is required: pass the public catalog of item ids, such as "
+            "items=range(n); the ids in the ratings are private"
+        )
+
+    def _released_items(self, X, y=None, begin=None):
+        """Charge a fit, and release what its statistic tells of the items.
+
+        ``begin(plan)`` returns the progress of a fit. Returns the statistic, the
+        catalog, the plan, the released items, and the users' ratings and ids.
+        """
+        unread = Ratings(self, X, y, reset=True)
+        unread.warn_of_others()
+        catalog = self._catalog(X)
+        statistic = self._statistic(len(catalog))
+        plan = self._plan(statistic)
+        # It is charged here, and values are read from here on.
+        release, ratings = self._start_release(plan, unread)
+        rows, index = self._grouped(ratings, catalog)
+        found = statistic.run(release, rows, begin(plan) if begin else None)
+        return statistic, catalog, plan, found, rows, index
+
+    def _grouped(self, ratings: Ratings, catalog: IdIndex):
+        """Return the last ratings of items of the catalog by user, and users' ids."""
+        index = IdIndex(ratings.users, "user_feature")
+        if len(index) > MOST_RATERS:
+            raise ValueError("user_feature must contain at most 2**31 users")
+        items, limits = catalog.find(ratings.items, "item_feature"), self._limits()
+        how = (len(index), len(catalog)), *units(limits)
+        values = np.clip(ratings.values, *limits)
+        return UserRatings(index.codes, items, values, *how), index.without_codes()
+
+    def _in_units(self, values):
+        middle, quarter = units(self._limits())
+        return middle + quarter * values
+
+    def _set_items(self, catalog: IdIndex, found: FoundItems) -> None:
+        """Set what was released of the items, in units of ratings, and the catalog."""
+        self.items_ = catalog.ids.copy()
+        self.item_popularity_ = found.popularity
+        if not getattr(self, "implicit", False):
+            self.level_ = float(self._in_units(found.model.level))
+            self.item_offsets_ = units(self._limits())[1] * found.model.offsets
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.categorical = True  # ids of users and items
+        return tags

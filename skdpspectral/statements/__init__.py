@@ -1,4 +1,4 @@
-"""Statements of what was promised: for the person responsible, auditors, registries."""
+"""Statements of what was promised: for the person responsible and auditors."""
 
 from ._statement import Statement, statement
 

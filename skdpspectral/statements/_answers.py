@@ -339,7 +339,6 @@ def for_the_person_responsible(facts: Facts) -> Answers:
             if ledger
             else "Failed fits cost privacy as well. They are in a ledger, if there was "
             "one, and not in these figures, which cover only this fit.",
-            f"Which fits failed: {_stated(facts, 'failed_fits')}",
         ],
         "How can this be checked?": [
             "Ask for the ledger's file and run: skdpspectral-ledger verify STATEMENT "
@@ -365,8 +364,8 @@ def _composition(facts: Facts) -> Iterator[Any]:
             "Some costs are privacy curves: totals are upper bounds by privacy-loss "
             "distributions, for mechanisms fixed beforehand (lemma dominating)."
         )
-    elif {"exponential", "gaussian-dp"}.intersection(facts.kinds):
-        yield "Choices by votes and other tools have a mu as an upper bound."
+    elif "exponential" in facts.kinds:
+        yield "Choices by votes have a mu as an upper bound."
     else:
         yield "All mechanisms are Gaussian, and totals are exact."
     if not facts.curves:
@@ -392,7 +391,7 @@ def for_the_auditor(facts: Facts) -> Answers:
     """Answer what an auditor asks, with names of lemmas."""
     promised, private, ledger = facts.promised, facts.private, facts.ledger or {}
 
-    own = set(facts.kinds) - {*EXTERNAL, "exact"}
+    own = set(facts.kinds) - {EXTERNAL, "exact"}
     drawn = (
         "A seed that was given: no privacy against anybody who knows it."
         if facts.seeded

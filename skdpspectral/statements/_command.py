@@ -1,4 +1,4 @@
-"""``skdpspectral-ledger``: show, check, export, back up and verify ledgers."""
+"""``skdpspectral-ledger``: show, check, back up and verify ledgers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from ..accounting._errors import LedgerError
 from ..accounting._ledger import report, store
 from ..accounting._ledger.accountant import place_of
 from ._facts import UNCONFIRMED, Facts, facts_in, ledger_facts
-from ._page import record_in
-from ._statement import Statement
+from ._statement import Statement, record_in
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
     parser = argparse.ArgumentParser(
         prog="skdpspectral-ledger",
-        description="Read, check, export and back up ledgers of privacy spending.",
+        description="Read, check and back up ledgers of privacy spending.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     place = "file of the ledger, or postgresql://user@host/database"
     for run, what, before, after in (
         (_show, "Print what was spent, and by which entries.", "", ""),
         (_check, "Exit with 1 unless entries are undamaged and add up.", "", ""),
-        (_export, "Write all entries as lines of JSON.", "", ""),
         (_backup, "Copy a ledger while it is in use.", "", "copy"),
         (_verify, "Exit with 1 if a statement differs from a ledger.", "statement", ""),
     ):
@@ -78,11 +76,6 @@ def _check(options: argparse.Namespace, quiet: bool = False) -> int:
     return int(bool(found))
 
 
-def _export(options: argparse.Namespace) -> int:
-    print(PrivacyAccountant(path=options.ledger).export(), end="")
-    return _check(options, quiet=True)
-
-
 def _backup(options: argparse.Namespace) -> int:
     PrivacyAccountant(path=options.ledger).backup(options.copy)
     return 0
@@ -101,10 +94,7 @@ def _verify(options: argparse.Namespace) -> int:
     except LedgerError:
         raise
     except Exception:  # damage has errors of every type
-        fault = (
-            "the statement has no record (a registry entry has none), or its record "
-            "is damaged"
-        )
+        fault = "the statement has no record, or its record is damaged"
     print(plain(fault or confirmed))
     return 1 if fault else 0
 

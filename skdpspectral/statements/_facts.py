@@ -31,8 +31,8 @@ MOST_SHOWN = 40
 UNCONFIRMED = ("stated", "versions")
 # What a curator states in numbers.
 NUMBERS = ("n_units", "units_per_person")
-# Kinds of what is entered on the word of others.
-EXTERNAL = {"approximate-dp", "gaussian-dp"}
+# The kind of what is entered on the word of others.
+EXTERNAL = "approximate-dp"
 _CURVES = {"sampled-gaussian", "subsampled-gaussian", "approximate-dp"}
 
 
@@ -90,7 +90,7 @@ class Facts:
     @property
     def external(self) -> bool:
         """Whether other tools have spent something."""
-        return not EXTERNAL.isdisjoint(self.kinds)
+        return EXTERNAL in self.kinds
 
     @property
     def limit(self) -> tuple[float, float] | None:
@@ -154,23 +154,17 @@ def fit_facts(plan: PrivacyPlan, n_units: int | None = None, **more: Any) -> Fac
     alone.charge(plan)
     kind = _KINDS.get(plan.estimator, "estimator")
     kind = "federation" if isinstance(plan, ParallelPlan) else kind
-    found = vars(_facts(kind, plan.estimator, alone._standing(), ledger=None, **more))
     public = plan.unit is Unit.ROW and plan.neighbors is not Neighbors.ADD_REMOVE_ONE
-    return Facts(
-        **{
-            **found,
-            "n_units": n_units if public else None,
-            "epsilon": finite(plan.epsilon),  # what was asked for, to the last digit
-            "delta": plan.delta,
-            "entries": [_group([], plan)],
-        }
-    )
+    more |= {"n_units": n_units if public else None, "entries": [_group([], plan)]}
+    # What was asked for, to the last digit.
+    more |= {"epsilon": finite(plan.epsilon), "delta": plan.delta}
+    return _facts(kind, plan.estimator, alone._standing(), **more)
 
 
 def _parties(plan: PrivacyPlan) -> Iterator[str]:
     """Yield who adds the noise of sums over groups of users, and where clients are."""
     shares = [m.n_shares for m in plan.releases() if isinstance(m, SharedGaussian)]
-    if max(shares, default=1) > 1 or plan.assumption is Assumption.SUMMED_PARTS:
+    if max(shares, default=1) > 1:
         yield "parts"
     if NODE_NOISE in plan.remarks or (shares and min(shares) == 1):
         yield "node"
@@ -181,9 +175,7 @@ def _parties(plan: PrivacyPlan) -> Iterator[str]:
         yield "separate" if trust else "together"
 
 
-def _facts(
-    kind: str, name: str, found: Any, *, ledger: dict[str, Any] | None, **more: Any
-) -> Facts:
+def _facts(kind: str, name: str, found: Any, **more: Any) -> Facts:
     entries, total, budget = found.entries, found.total, found.budget
     alike: dict[tuple[str, str | None], list[Any]] = {}
     for entry in entries:
@@ -199,27 +191,28 @@ def _facts(
     if budget is not None:
         pair = {"epsilon": budget.epsilon, "delta": budget.delta}
         budget = {**pair, "remaining_epsilon": found.remaining().epsilon}
-    return Facts(
-        kind=kind,
-        name=name,
-        why_not=next(iter(void), None),
-        epsilon=finite(epsilon),
-        delta=found.delta,
-        mu=None if total.curves or total.failure else finite(total.mu),
-        distance=total.distance,
-        unit=unit,
-        neighbors=neighbors,
-        assumptions=sorted({str(e.assumption) for e in entries} - {"none"}),
-        seeded=any(entry.seeded for entry in entries),
-        budget=budget,
-        ledger=ledger,
-        entries=list(map(_group, alike.values(), plans))[:MOST_SHOWN],
-        n_groups=len(plans),
-        kinds=sorted({m.kind for plan in plans for m in plan.releases()}),
-        n_clients=len(set(blocks)),
-        parties=sorted({how for plan in plans for how in _parties(plan)}),
-        **{"n_units": None, **more},
-    )
+    own = {
+        "kind": kind,
+        "name": name,
+        "why_not": next(iter(void), None),
+        "epsilon": finite(epsilon),
+        "delta": found.delta,
+        "mu": None if total.curves or total.failure else finite(total.mu),
+        "distance": total.distance,
+        "unit": unit,
+        "neighbors": neighbors,
+        "assumptions": sorted({str(e.assumption) for e in entries} - {"none"}),
+        "seeded": any(entry.seeded for entry in entries),
+        "budget": budget,
+        "ledger": None,
+        "entries": list(map(_group, alike.values(), plans))[:MOST_SHOWN],
+        "n_groups": len(plans),
+        "kinds": sorted({m.kind for plan in plans for m in plan.releases()}),
+        "n_clients": len(set(blocks)),
+        "parties": sorted({how for plan in plans for how in _parties(plan)}),
+        "n_units": None,
+    }
+    return Facts(**{**own, **more})
 
 
 def _group(entries: list[Any], plan: PrivacyPlan) -> dict[str, Any]:

@@ -269,14 +269,10 @@ def test_without_accountant_is_of_its_context_alone():
     assert counts(accountant) == [2]
 
 
-@pytest.mark.slow
-@pytest.mark.dependencies
-@pytest.mark.parametrize("backend", ["threading", "loky"])
-def test_an_audit_charges_nothing_and_uncharges_nobody(backend):
+def test_an_audit_charges_nothing_and_uncharges_nobody():
     with PrivacyAccountant(*budget_of_fits(1)) as accountant:
         pca = DPPCA(1, center="none")
-        with joblib.parallel_config(backend):
-            audit_in_few_fits(pca, pairs_of_features(4), 20, n_jobs=2)
+        audit_in_few_fits(pca, pairs_of_features(4), 20)
         fit()
         with pytest.raises(PrivacyBudgetError):
             fit()

@@ -157,20 +157,10 @@ def test_steps_of_other_ledgers_are_left_out():
 # -- as text ---------------------------------------------------------------------------
 
 
-def test_text_and_table_say_what_remains_in_escaped_words():
+def test_text_says_what_remains():
     accountant = PrivacyAccountant(20.0, DELTA)
     assert "udget" not in str(PrivacyAccountant())
     accountant.named("<script>&").charge(fit_plan(0.125))
     accountant.named("b<i>").charge(fit_plan())
     left = f"{floored(accountant.remaining().epsilon):g}"
     assert f"so a fit of up to epsilon={left} still fits." in str(accountant)
-    shown = accountant._repr_html_()
-    assert not any(bad in shown for bad in ("<script", "b<i>", "seeded"))
-    words = "&lt;script&gt;&amp;", "of 20 at delta=1e-06", f"epsilon={left}", "0.125"
-    assert all(word in shown for word in words)
-    accountant = PrivacyAccountant()
-    for _ in range(12):
-        accountant.charge(fit_plan(0.25, noise_seed=0))
-    shown = accountant._repr_html_()
-    assert shown.count("seeded: not private") == 10
-    assert "12 entries" in shown

@@ -1,6 +1,7 @@
 """The box: no strategy gets more than delta out of it, and what is asked for passes."""
 
 import math
+import operator
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from scipy.stats import norm
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
-from skdpspectral.accounting._ledger.costs import ROUNDING, Budget, Cost, Share
+from skdpspectral.accounting._composition import Total
+from skdpspectral.accounting._ledger.costs import ROUNDING, Budget, Share
 from skdpspectral.mechanisms import ApproximateDP, PrivacyPlan, SubsampledGaussian
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -44,10 +46,10 @@ def test_equal_fits_take_equal_failures(q, sigma, steps, replaced):
     """Their part of D is that of M**2: what is left is left in the same proportion."""
     box = Budget(8.0, DELTA, 0.1 * DELTA)
     curve = SubsampledGaussian("", q, sigma, steps, replaced)
-    cost, room, taken = Cost(0.0, ((curve, 1),)), box.corner, []
+    cost, room, taken = Total(0.0, 0.0, ((curve, 1),)), box.corner, []
     while True:
         share = box.share_of(cost, room)
-        if not share.within(room):
+        if not all(map(operator.le, share, room)):
             break
         taken.append(share)
         room = Share(*(a - b for a, b in zip(room, share, strict=True)))
@@ -62,20 +64,20 @@ def test_equal_fits_take_equal_failures(q, sigma, steps, replaced):
 def test_failures_go_where_they_help():
     """A cheap fit leaves the failures to others."""
     box = Budget(1.0, 0.1, 0.01)
-    cheap = Cost(0.0, ((SubsampledGaussian("", 0.001, 1.0, 1, True), 1),))
+    cheap = Total(0.0, 0.0, ((SubsampledGaussian("", 0.001, 1.0, 1, True), 1),))
     share = box.share_of(cheap, box.corner)  # total variation is below D
     part = float(share.mu2 / box.corner.mu2)
     assert 0.0 < part < 1e-3
     assert float(share.failure) == pytest.approx(part * box.failures, rel=1e-3)
     # Losses too small for a grid: no d is any help.
-    rare = Cost(0.0, ((SubsampledGaussian("", 1e-7, 20.0, 1, True), 1),))
+    rare = Total(0.0, 0.0, ((SubsampledGaussian("", 1e-7, 20.0, 1, True), 1),))
     share = tuple(map(float, box.share_of(rare, box.corner)))
     assert share == pytest.approx((0.01, 0.0, 0.0))
 
 
 def test_pairs_take_what_they_say():
     box = Budget(3.0, DELTA, 0.1 * DELTA, 0.5)
-    pair = Cost(0.0, ((ApproximateDP("", 0.25, 1e-8), 2),))
+    pair = Total(0.0, 0.0, ((ApproximateDP("", 0.25, 1e-8), 2),))
     share = box.share_of(pair, box.corner)
     assert tuple(map(float, share)) == (0.0, 2e-8, 0.5)
     share = box.share_of(pair, box.corner._replace(pure=0))

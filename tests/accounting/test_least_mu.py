@@ -10,12 +10,12 @@ from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta, gaussian_mu
 from skdpspectral.accounting._composition import (
+    LossDistribution,
     _of_losses,
     composed_epsilon,
     least_mu,
     pure_mu,
 )
-from skdpspectral.accounting._curves import LossDistribution
 from skdpspectral.mechanisms import ApproximateDP, SubsampledGaussian
 
 FAILURE = 1e-7

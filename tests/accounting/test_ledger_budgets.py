@@ -63,11 +63,7 @@ BAD_CALLS = {
     "noise_multiplier must": [steps(0.1, 0.0)],
     "steps must be": [steps(0.1, 1.0, 0), steps(0.1, 1.0, 2.5)],
     "no guarantee under replace-one": [lambda _: plan_of(CURVES["subsampled"], **ROWS)],
-    "one of epsilon, mu and rho": [budget(mu=1.0)],
-    "mu of a budget must be": [budget(epsilon=None, mu=m) for m in (0, math.inf)],
-    "rho of a budget has no": [budget(epsilon=None, rho=1e-20)],
-    "mu must be given alone": [external(1.0, 0.0, "x", mu=1.0)],
-    "mu must be in": [external(None, None, "x", mu=-1.0)],
+    "epsilon of a budget must be": [budget(epsilon=e) for e in (0, math.inf)],
     "must be Gaussian": [
         lambda _: Alternatives("a", [[PAIR], [Gaussian("g", 1.0, 1.0, (1,))]])
     ],
@@ -113,40 +109,28 @@ def test_a_default_budget_takes_any_mechanism_in_any_order():
 
 @pytest.mark.parametrize("mu", [0.01, 0.5, 3.0])
 @pytest.mark.parametrize("k", [1, 3])
-def test_a_budget_in_mu_or_rho_is_the_mu_of_all_gaussian_fits(mu, k):
-    accountant = PrivacyAccountant(mu=mu, delta=1e-5)
-    assert (accountant.epsilon, accountant.delta) == (
-        gaussian_epsilon(mu, 1e-5),
-        1e-5,
-    )
-    rho = PrivacyAccountant(rho=0.5 * mu**2, delta=1e-5)
-    assert rho.epsilon == pytest.approx(accountant.epsilon, rel=1e-12)
-    PrivacyAccountant(mu=mu, delta=1e-5, path=accountant.path)
+def test_a_budget_without_failures_is_the_mu_of_all_gaussian_fits(mu, k):
+    epsilon = gaussian_epsilon(mu, DELTA)
+    accountant = PrivacyAccountant(epsilon, DELTA, failures=0.0)
     with pytest.raises(LedgerError, match="has epsilon="):
-        PrivacyAccountant(mu=2.0 * mu, delta=1e-5, path=accountant.path)
-    each = mu * (1.0 - 1e-13) / math.sqrt(k)
+        PrivacyAccountant(2.0 * epsilon, DELTA, path=accountant.path)
     for _ in range(k):
-        accountant.charge_external(what="other", mu=each, **ROWS)
-    assert accountant.spent().epsilon <= accountant.epsilon
-    assert accountant.ledger[0].mu == each
+        accountant.charge(plan_with_mu(mu * (1.0 - 1e-13) / math.sqrt(k)))
+    assert accountant.spent().epsilon <= epsilon
     with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
-        accountant.charge_external(what="other", mu=1e-2 * mu, **ROWS)
-    kept = PrivacyAccountant(mu=mu, delta=1e-5, failures=2e-6, pure=0.25)
-    left = kept.remaining()
-    assert (left.failures, left.pure) == (2e-6, 0.25)
-    kept.charge_external(0.25, 2e-6, "pair", **ROWS)
+        accountant.charge(plan_with_mu(1e-2 * mu))
+    kept = PrivacyAccountant(0.25 + epsilon, 2e-6, failures=1e-6, pure=0.25)
+    assert (kept.remaining().failures, kept.remaining().pure) == (1e-6, 0.25)
+    kept.charge_external(0.25, 1e-6, "pair", **ROWS)
     assert (kept.remaining().failures, kept.remaining().pure) == (0.0, 0.0)
-    kept.charge_external(what="other", mu=mu * (1.0 - 1e-12), **ROWS)
 
 
-def test_a_mu_of_another_tool_costs_as_much_in_another_relation_as_a_fit():
-    accountant = PrivacyAccountant(**ROWS)
+def test_a_mu_of_another_tool_is_that_of_steps_without_sampling():
+    accountant = PrivacyAccountant(4.0, DELTA, failures=0.0, **ROWS)
+    steps = SubsampledGaussian("steps", 1.0, 1.0 / 0.3)
     added = {"unit": "row", "neighbors": "add-remove-one"}
-    accountant.charge_external(what="other", mu=0.3, **added)
-    accountant.charge(plan_with_mu(0.8))
-    expected = gaussian_epsilon(1.0, DELTA)
-    assert accountant.spent(DELTA).epsilon == pytest.approx(expected, rel=1e-9)
-    assert accountant.ledger[0].ledger_mu == 0.6
+    accountant.charge(plan_of(steps, epsilon=2.0, **added))
+    assert accountant.ledger[0].charged[0] == pytest.approx(0.6, rel=1e-9)
 
 
 def test_the_first_entry_says_how_much_epsilon_is_pure():

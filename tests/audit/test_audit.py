@@ -97,15 +97,6 @@ def test_a_function_with_too_little_noise_is_refuted(assume, claim):
         assert ("REFUTED" in str(result)) == result.violated
 
 
-def test_a_generator_that_a_function_holds_is_not_copied_into_jobs():
-    """Correlations of 4 fits of 500 numbers are called so once in a million."""
-    rng = np.random.default_rng(0)
-    coins = Canaries(500, lambda coins: (coins,), lambda found, released: found)
-    noisy = lambda coins: coins + rng.standard_normal(len(coins))  # noqa: E731
-    found = audit_in_few_fits(noisy, coins, 4, mu=1.0, n_jobs=2, random_state=0)
-    assert not found.repeated
-
-
 def coins_as_rows(n_coins):
     """Canaries whose data are the coins, and what is published are scores."""
     return Canaries(n_coins, lambda coins: (coins,), lambda found, _: found)
@@ -147,20 +138,10 @@ def test_audit_charges_no_ledger():
     own, block = PrivacyAccountant(100.0, 1e-6), PrivacyAccountant(0.1, 1e-6)
     model = clone(PCA).set_params(accountant=own)
     with block:
-        for jobs in (1, 2):
-            audit_in_few_fits(model, pairs_of_features(3), 4, n_jobs=jobs)
+        audit_in_few_fits(model, pairs_of_features(3), 4)
         with pytest.raises(PrivacyBudgetError):
             DPPCA(1).fit(X)
     assert len(own.ledger) == len(block.ledger) == 0
-
-
-def test_audit_does_not_depend_on_the_number_of_jobs():
-    one, two = (
-        audit_in_few_fits(PCA, pairs_of_features(30), 4, random_state=0, n_jobs=jobs)
-        for jobs in (1, 2)
-    )
-    assert one == two
-    np.testing.assert_array_equal(one.scores[0], two.scores[0])
 
 
 TWO = (X,), (NEIGHBOR,)

@@ -12,11 +12,11 @@ from scipy.optimize import linprog
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom, nct
 
-from skdpspectral.audit._audit import (
-    approximate_curve,
-    bound_of_guesses,
-    bound_of_normals,
-    gaussian_curve,
+from skdpspectral.audit import (
+    _approximate_curve,
+    _bound_of_guesses,
+    _bound_of_normals,
+    _gaussian_curve,
 )
 
 
@@ -50,9 +50,9 @@ def largest_chance(right, guesses, coins, mu):
 )
 def test_guesses_are_bounded_as_a_linear_program_says(right, guesses, coins, mu):
     chance = largest_chance(right, guesses, coins, mu)
-    found = bound_of_guesses(right, guesses, coins, gaussian_curve, 1.0 - chance)
+    found = _bound_of_guesses(right, guesses, coins, _gaussian_curve, 1.0 - chance)
     assert found == pytest.approx(mu, abs=1e-3)
-    assert bound_of_guesses(right, guesses, coins, gaussian_curve, 0.9999) < mu
+    assert _bound_of_guesses(right, guesses, coins, _gaussian_curve, 0.9999) < mu
 
 
 @pytest.mark.parametrize("coins", [20, 200])
@@ -62,7 +62,7 @@ def test_guesses_of_randomized_response_are_binomial(coins):
     chance = 1.0 / (1.0 + math.exp(-epsilon))
     right = int(binom.isf(0.01, coins, chance)) + 1
     confidence = 1.0 - binom.sf(right - 1, coins, chance)
-    found = bound_of_guesses(right, coins, coins, approximate_curve(0.0), confidence)
+    found = _bound_of_guesses(right, coins, coins, _approximate_curve(0.0), confidence)
     assert found == pytest.approx(epsilon, abs=0.01)
 
 
@@ -70,7 +70,7 @@ def test_guesses_of_randomized_response_are_binomial(coins):
 def test_bound_of_normals_is_exact(n):
     rng = np.random.default_rng(n)
     tails, heads = rng.standard_normal(n), rng.standard_normal(n + 1) + 2.0
-    mu, freedom = bound_of_normals(tails, heads, 0.99), 2 * n - 1
+    mu, freedom = _bound_of_normals(tails, heads, 0.99), 2 * n - 1
     factor = math.sqrt(n * (n + 1) / (2 * n + 1))
     squares = n * tails.var() + (n + 1) * heads.var()
     found = factor * (heads.mean() - tails.mean()) / math.sqrt(squares / freedom)
@@ -84,7 +84,7 @@ def test_bounds_of_normals_hold_and_are_sharp():
     """Of 200 bounds at 95 %, 22 or more exceed mu with probability 2e-4 at most."""
     rng = np.random.default_rng(0)
     found = [
-        bound_of_normals(
+        _bound_of_normals(
             rng.standard_normal(2000), 1.0 + rng.standard_normal(2000), 0.95
         )
         for _ in range(200)
@@ -95,7 +95,7 @@ def test_bounds_of_normals_hold_and_are_sharp():
 
 def test_nothing_is_found_in_nothing():
     same, other = np.random.default_rng(0).standard_normal((2, 1000))
-    assert bound_of_normals(same, other, 0.95) < 0.2
-    assert bound_of_guesses(500, 1000, 1000, gaussian_curve, 0.99) == 0.0
-    assert bound_of_normals(same[:1], other, 0.99) == 0.0
-    assert bound_of_normals(np.zeros(9), np.zeros(9), 0.99) == 0.0
+    assert _bound_of_normals(same, other, 0.95) < 0.2
+    assert _bound_of_guesses(500, 1000, 1000, _gaussian_curve, 0.99) == 0.0
+    assert _bound_of_normals(same[:1], other, 0.99) == 0.0
+    assert _bound_of_normals(np.zeros(9), np.zeros(9), 0.99) == 0.0

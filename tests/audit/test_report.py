@@ -197,7 +197,7 @@ REMEDIES = [
     (StandardScaler(), "use DPStandardScaler() instead"),
     (OneHotEncoder(), "use DPTableVectorizer(categories=...) instead"),
     (SimpleImputer(), 'DPStandardScaler(missing="mean") instead'),
-    (KNNImputer(), "DPTableVectorizer(add_indicator=True)"),
+    (KNNImputer(), "DPTableVectorizer() instead"),
     (model_selection.GridSearchCV(DPPCA(), {}), "use PrivateSearchCV() instead"),
     (FunctionTransformer(len), "may look at other rows"),
 ]

@@ -25,7 +25,6 @@ from skdpspectral.covariance import (
 )
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.linear_model import (
@@ -33,7 +32,7 @@ from skdpspectral.linear_model import (
     PrivateRounds,
 )
 from skdpspectral.metrics import captured_variance, subspace_distance
-from skdpspectral.neural_network import Adam, JMEAdam, UserNetwork
+from skdpspectral.neural_network import Adam, JMEAdam
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAN, INF = float("nan"), float("inf")
@@ -112,23 +111,19 @@ FITS += [
     pca("scale|bounds=(low, high)", scale="bounds"),
     pca("scale", scale="private"),
     pca("center", center="private"),
-    clients("scale|bounds=(low, high)", scale="bounds"),
     clients("center", center="private"),
 ]
 FITS += [
     clients("mechanism", mechanism="two-stage"),
     clients("n_components", mechanism=spiked(), n_components=4),
-    clients("signal_variance|public", mechanism=spiked(None)),
-    clients("noise_variance|public", mechanism=spiked(2.0, None)),
+    clients("signal_variance", mechanism=spiked(None)),
+    clients("noise_variance", mechanism=spiked(2.0, None)),
     clients("bounds", mechanism=spiked(), bounds=(-1.0, 1.0)),
-    clients("clip_norm", mechanism=spiked(), clip_norm=1.0),
-    clients("scale", mechanism=spiked(), scale="bounds"),
     clients("center", mechanism=spiked(), center="pairs"),
     clients("signal_variance|n_samples", mechanism=spiked()),
     clients("sensitivity_constant", mechanism=spiked(sensitivity_constant=4.0)),
     clients("calibration", mechanism=PAPER, epsilon=1e6),
     clients("calibration", mechanism=PAPER, epsilon=None),
-    clients("noise_variance", mechanism=Gaussian(noise_variance=1.0)),
     modeled("n_components", n_components=4),
     modeled("n_components", n_components="auto"),
     modeled("signal_variance|both", noise_variance="private"),
@@ -165,7 +160,7 @@ FITS += [
 TARGET_BOUNDS = [5.0, (1, -1), (0, NAN), (1,), (0, INF), (0, 10**400)]
 FITS += [
     of(name, "target_bounds", target_bounds=value)
-    for name in ("DPRidge", "DPAdamRegressor", "LRSMLPRegressor")
+    for name in ("DPRidge", "DPAdamRegressor")
     for value in TARGET_BOUNDS
 ]
 FITS += [net("target_bounds", target_bounds=(0.0, 5e-324))]
@@ -229,13 +224,10 @@ FITS += [
 ]
 FITS += [stream("workload|not a strategy", workload=OwnWindow(3))]
 FITS += [pca("X.shape", X=ClosedTable(ROWS)), pca("X.dtype", X=NamelessTable(ROWS))]
-FIXED = UserNetwork(shared_weights="fixed")
+FIXED = {"shared_weights": "fixed"}
 FITS += [
-    users("n_components=1", user_network=FIXED, n_components=2),
-    users(
-        "ridge_shared",
-        user_network=UserNetwork(shared_weights="fixed", ridge_shared=2.0),
-    ),
+    users("n_components=1", **FIXED, n_components=2),
+    users("ridge_shared", **FIXED, ridge_shared=2.0),
     users("sparsity=None", n_components=0),
     users("clip_norm", epsilon=None, clip_norm=0.5, accountant=None),
 ]
@@ -333,11 +325,6 @@ FITS += [
     clients("n_components|n_features", n_components=5),
     clients("weights", weights=[[0.1, 0.2, 0.7]]),
     clients("release|projection_norm", release="covariance"),
-    clients(
-        "components|(2, 4)",
-        release=ComponentCovariance(1.0, np.eye(3, 4)),
-        n_components=2,
-    ),
     clients("min_clients|3", min_clients=4),
     clients("projection_norm", mechanism=spiked(), release=ComponentCovariance(1.0)),
     clients("center|SpikedModel", mechanism=spiked(), center="pairs"),
@@ -422,10 +409,7 @@ CALLS = [
     ("X", use("DPStandardScaler", "inverse_transform", ROWS[:, :2])),
     *(("alphas", use("DPRidge", "path", v)) for v in ([-1.0], 1.0, ["a"])),
     *(("level", use("DPRidge", "conf_int", v)) for v in (1.0, "95 %", NAN)),
-    ("target", use("DPRidge", "conf_int", target="sample")),
-    ("levels", use("DPRidge", "conf_int", levels="first")),
-    ("feature_names", use("DPRidge", "summary", feature_names=["a"])),
-    ("intervals=True", use("DPRidge", "row_weights", ROWS)),
+    ("intervals=True", use("DPRidge", "conf_int")),
     ("users|in fit it contained", use(LRS, "predict", ROWS, users=WORDS)),
     ("users|user_feature|cross_val_score", use(LRS, "predict", ROWS)),
     ("users|must be left out", use("alone", "predict", ROWS, users=IDS)),
@@ -456,7 +440,6 @@ CALLS = [
         ("exclude_seen", use(FACTORS, "recommend", [2], exclude_seen=v))
         for v in (None, 1)
     ),
-    ("as_frame", use(FACTORS, "recommend", [2], as_frame="pandas")),
     ("requires y", use(FACTORS, "personalize", RATINGS)),
     ("requires y", use(FACTORS, "score", RATINGS)),
     ("X and y", use(FACTORS, "personalize", RATINGS, STARS[:4])),

@@ -196,7 +196,6 @@ OF_X += (
     "personalize",
     "recommend",
     "path",
-    "row_weights",
     "effects",
 )
 OF_NOTHING = (
@@ -205,7 +204,6 @@ OF_NOTHING = (
     "get_coef",
     "get_intercept",
     "conf_int",
-    "summary",
 )
 OF_NOTHING += ("get_network", "get_prompt", "get_covariance", "get_precision")
 

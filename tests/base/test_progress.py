@@ -15,7 +15,6 @@ from skdpspectral import (
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
-from skdpspectral.neural_network import AlternatingAdam
 
 pytestmark = [
     pytest.mark.skipif(
@@ -26,7 +25,8 @@ pytestmark = [
 ]
 ROWS = np.random.default_rng(0).normal(size=(2000, 4))
 OF_USERS = np.column_stack([np.arange(2000) % 30, ROWS])
-NETWORKS = {"hidden_layer_sizes": 2, "solver": AlternatingAdam(4, 1, 1)}
+NETWORKS = {"hidden_layer_sizes": 2, "n_rounds": 4}
+NETWORKS |= {"n_local_steps": 1, "n_own_steps": 1}
 
 
 class Spy:

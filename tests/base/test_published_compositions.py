@@ -28,10 +28,9 @@ from skdpspectral import (
 )
 from skdpspectral._base.personal import KeepsUsers
 from skdpspectral.audit import publish
-from skdpspectral.decomposition import Gaussian
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
-from skdpspectral.neural_network import AlternatingAdam
 from skdpspectral.pipeline import PrivatePipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -42,12 +41,12 @@ USERS = np.repeat(FIRST_ID + np.arange(N_USERS), N_ROWS).astype(float)
 FEATURES = rng.uniform(-1.0, 1.0, (len(USERS), 2))
 ITEMS = np.tile(np.arange(float(N_ROWS)), N_USERS)
 RATINGS = rng.uniform(1.0, 5.0, len(USERS))
-FEW_STEPS = AlternatingAdam(n_rounds=2, n_local_steps=2, n_own_steps=5)
+FEW_STEPS = {"n_rounds": 2, "n_local_steps": 2, "n_own_steps": 5}
 CATALOG = np.arange(float(N_ROWS))
 
 ESTIMATORS = {
     "LRSRegressor": LRSRegressor(user_feature=0),
-    "LRSMLPRegressor": LRSMLPRegressor(user_feature=0, solver=FEW_STEPS),
+    "LRSMLPRegressor": LRSMLPRegressor(user_feature=0, **FEW_STEPS),
     "DPMatrixFactorization": DPMatrixFactorization(
         2, items=CATALOG, rating_range=(1, 5)
     ),
@@ -253,10 +252,10 @@ def test_what_leaks_is_published_loudly():
 
 
 def test_strategies_are_published_without_what_else_they_hold():
-    choice = Gaussian()
+    choice = ComponentCovariance(9.0)
     choice.rows = np.eye(3)
-    model = FederatedDPPCA(1, mechanism=choice, client_feature=0)
+    model = FederatedDPPCA(1, release=choice, client_feature=0)
     model.fit(np.c_[np.arange(20) % 2, np.eye(20, 3)])
     for published in (model.publish(), publish(make_pipeline(model))[0]):
-        assert vars(published.mechanism) == vars(Gaussian())
-    assert "rows" in vars(model.mechanism)
+        assert vars(published.release) == vars(ComponentCovariance(9.0))
+    assert "rows" in vars(model.release)

@@ -136,9 +136,10 @@ def test_other_forms_of_rows_show_the_same_rows(form, tmp_path):
         rows, users = da.from_array(X, (99, 4)), da.from_array(USERS, 170)
     else:
         pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+        ds = pytest.importorskip("pyarrow.dataset")
         columns = {f"x{j}": X[:, j] for j in range(4)}
         pq.write_table(pa.table(columns), tmp_path / "x", row_group_size=77)
-        rows = pq.ParquetFile(tmp_path / "x")
+        rows = ds.dataset(tmp_path / "x")
     found = fitted("pca", rows, users, **how).components_
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 

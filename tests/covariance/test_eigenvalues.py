@@ -66,7 +66,7 @@ def test_covariance_is_nearer():
         {"workload": "prefix"},
         {"workload": Window(2000)},
         {"workload": Exponential(0.999)},
-        {"moments": JointMoments(weight="trace-split")},
+        {"moments": JointMoments(weight=0.2)},
         {"clip_norm": 2.0, "factorization": "trivial"},
     ],
 )
@@ -109,17 +109,3 @@ def test_without_noise_nothing_is_shrunk():
     with pytest.warns(PrivacyLeakWarning):
         exact = JMECovariance(epsilon=None).fit(X)
     np.testing.assert_allclose(exact.covariance_, np.cov(X.T, bias=True), atol=1e-12)
-
-
-def test_diagonals_keep_their_unbiased_entries():
-    X = rows_of(np.ones(4), 20_000)
-    pair = [
-        JMECovariance(
-            5.0,
-            moments=JointMoments(second_moment="diag"),
-            min_eigenvalue=floor,
-            noise_seed=0,
-        ).fit(X)
-        for floor in ("auto", 1e-6)
-    ]
-    np.testing.assert_allclose(pair[0].covariance_, pair[1].covariance_)

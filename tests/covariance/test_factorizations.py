@@ -14,9 +14,9 @@ from skdpspectral.factorizations import (
     Prefix,
     Window,
     factorize,
+    needs_steps,
     workload_error,
 )
-from skdpspectral.factorizations._choices import needs_steps
 
 N = 300
 WORKLOADS = [Prefix(), Average(), Exponential(0.9), Window(10), Window(1)]

@@ -9,7 +9,6 @@ from sklearn.model_selection import GridSearchCV
 from skdpspectral import JMECovariance
 from skdpspectral.covariance import (
     BISR,
-    AssumeCentered,
     Exponential,
     JointMoments,
     Window,
@@ -38,7 +37,6 @@ def fitted(**parameters):
         ({"factorization": "bisr"}, {"factorization": BISR()}),
         ({"factorization": "bisr"}, {"factorization": BISR(bandwidth=64)}),
         ({"moments": "jme"}, {"moments": JointMoments()}),
-        ({"moments": "assume-centered"}, {"moments": AssumeCentered()}),
         ({}, {"moments": "jme"}),
     ],
 )

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from skdpspectral import datasets
 from skdpspectral.datasets import (
-    _generators,
     load_digits,
     make_low_rank_sparse_tasks,
     make_ratings,
@@ -253,16 +253,16 @@ def test_draws_are_repeatable_and_fresh_by_default():
 # --- parameters of all generators
 
 GENERATORS = {
-    make_spiked_covariance: _generators._SPIKED,
-    make_low_rank_sparse_tasks: _generators._TASKS,
-    make_ratings: _generators._RATINGS,
+    make_spiked_covariance: datasets._SPIKED,
+    make_low_rank_sparse_tasks: datasets._TASKS,
+    make_ratings: datasets._RATINGS,
 }
 WRONG = [
-    (_generators.SIZE, [0, -1, 2.0, True, "ten", None, [3]]),
-    (_generators.COUNT, [-1, 0.1, True, None]),
-    (_generators.SCALE, [-0.1, np.nan, np.inf, [1.0], True, "1", None]),
+    (datasets.SIZE, [0, -1, 2.0, True, "ten", None, [3]]),
+    (datasets.COUNT, [-1, 0.1, True, None]),
+    (datasets.SCALE, [-0.1, np.nan, np.inf, [1.0], True, "1", None]),
     (["boolean"], ["no", 1]),
-    (_generators.SEED, ["seed"]),
+    (datasets.SEED, ["seed"]),
 ]
 
 

@@ -1,18 +1,17 @@
-"""Weights of one's own for clients, and components that are public beforehand."""
+"""Weights of one's own for clients."""
 
 import numpy as np
 import pytest
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, Gaussian, SpikedModel
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import FederationError, LocalClient, Rounds, SpectralTask
 
 NAMES = ["west", "east", "north"]
 NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
 COVARIANCE = {
-    "release": ComponentCovariance(1e3),
-    "mechanism": Gaussian(1.0),
+    "release": ComponentCovariance(1e3, noise_variance=1.0),
     "center": "none",
 }
 
@@ -115,68 +114,12 @@ def test_servers_take_weights_by_name(data):
         rounds.result()
 
 
-def within(components, projection_norm=1e3):
-    return {**COVARIANCE, "release": ComponentCovariance(projection_norm, components)}
-
-
-@NOT_PRIVATE
-def test_a_public_basis_is_kept(data):
-    X, clients, truth = data
-    basis = np.vstack([3.0 * truth[0], np.eye(6)[0]])
-    model = FederatedDPPCA(2, epsilon=None, **within(basis))
-    model.fit(X, clients=clients)
-    spanned = np.linalg.qr(basis.T)[0]
-    np.testing.assert_allclose(
-        np.linalg.svd(model.components_ @ spanned)[1], 1.0, atol=1e-12
-    )
-    # Variances are those within it, largest first.
-    inside = np.linalg.eigvalsh(spanned.T @ (X.T @ X / len(X)) @ spanned)[::-1]
-    np.testing.assert_allclose(model.explained_variance_, inside, rtol=1e-9)
-    assert model.client_weights_ is None
-    np.testing.assert_array_equal(model.clients_, NAMES)
-
-
-def test_all_of_the_budget_is_for_the_covariance(data):
-    X, clients, truth = data
-    model = FederatedDPPCA(1, **within(truth, 11.0))
-    plan = model.plan_for(X, clients=clients)
-    for _, block in plan.blocks:
-        (mechanism,) = block.mechanisms
-        assert mechanism.name == "projected_moment"
-        assert mechanism.mu == pytest.approx(block.mu, rel=1e-9)
-    with PrivacyAccountant() as accountant:
-        model.fit(X, clients=clients)
-        assert accountant.spent().epsilon == pytest.approx(1.0, rel=1e-6)
-    assert model.explained_variance_[0] == pytest.approx(11.0, abs=2.0)
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        within(np.ones((1, 6)), None),
-        within(np.ones((2, 6))),
-        within(np.zeros((1, 6))),
-        within("public"),
-        {**within(np.ones((1, 6))), "mechanism": SpikedModel(4.0, 1.0)},
-        within(np.ma.masked_less(np.eye(1, 6), 0.5)),
-    ],
-)
-def test_bases_of_no_use_are_refused_before_the_charge(data, parameters):
+def test_files_keep_weights(data, tmp_path):
     X, clients, _ = data
-    with PrivacyAccountant() as accountant:
-        with pytest.raises(ValueError, match=r"components|mechanism"):
-            FederatedDPPCA(1, **parameters).fit(X, clients=clients)
-        assert not accountant.ledger
-
-
-def test_files_keep_weights_and_bases(data, tmp_path):
-    X, clients, truth = data
     weights = {"west": 1.0, "east": 2.0, "north": 0.5}
-    parameters = {**within(truth), "weights": weights}
-    model = FederatedDPPCA(1, **parameters).fit(X, clients=clients)
+    model = FederatedDPPCA(1, weights=weights).fit(X, clients=clients)
     model.save(tmp_path / "model.npz")
     loaded = FederatedDPPCA.load(tmp_path / "model.npz")
     assert loaded.weights == weights
-    np.testing.assert_array_equal(loaded.release.components, truth)
-    assert loaded.client_weights_ is None
+    np.testing.assert_array_equal(loaded.client_weights_, model.client_weights_)
     np.testing.assert_array_equal(loaded.components_, model.components_)

@@ -27,7 +27,6 @@ from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.decomposition import _federated_pca as clients_module
@@ -75,12 +74,12 @@ def test_one_client_alone_is_dppca(aggregation):
 
 
 @pytest.mark.parametrize("n_components", [1, 2])
-def test_order_of_rows_and_jobs_change_nothing(n_components):
+def test_order_of_rows_and_kind_of_ids_change_nothing(n_components):
     order = np.random.default_rng(0).permutation(6000)
     plain = FederatedDPPCA(n_components, center="none", noise_seed=0).fit(
         X, clients=CLIENTS
     )
-    again = FederatedDPPCA(n_components, center="none", noise_seed=0, n_jobs=2)
+    again = FederatedDPPCA(n_components, center="none", noise_seed=0)
     again.fit(X, clients=list(CLIENTS))
     assert np.array_equal(plain.components_, again.components_)
     exact = FederatedDPPCA(n_components, center="none", epsilon=None)
@@ -153,7 +152,7 @@ def test_components_of_noise_are_counted_from_releases(
     assert pca.components_above_noise_ == 1
     assert not any("above the noise" in remark for remark in pca.privacy_.remarks)
     pca.set_params(n_components=2)
-    with pytest.warns(NoisyFitWarning, match='per feature and scale="bounds"') as w:
+    with pytest.warns(NoisyFitWarning, match="each by a public scale") as w:
         pca.fit(X, clients=clients)
     assert w[-1].filename == __file__
     # Clients state the last of their eigenvalues alone, unless they send the matrix.
@@ -173,13 +172,10 @@ def test_components_of_noise_are_counted_from_releases(
         pca.fit(X, clients=clients)
 
 
-def test_components_are_counted_where_eigenvalues_are_known():
-    known = {"mechanism": SpikedModel(4.0, 1.0), "clip_norm": None}
-    model = FederatedDPPCA(1, epsilon=4.0, noise_seed=0, **known)
-    assert model.fit(X, clients=CLIENTS).components_above_noise_ == 1
-    given = ComponentCovariance(9.0, TRUTH)
-    model.set_params(mechanism="gaussian", release=given).fit(X, clients=CLIENTS)
-    assert not hasattr(model, "components_above_noise_")
+def test_all_components_of_a_model_count():
+    known = {"mechanism": SpikedModel(4.0, 1.0), "noise_seed": 0}
+    model = FederatedDPPCA(1, epsilon=4.0, **known).fit(X, clients=CLIENTS)
+    assert model.components_above_noise_ == 1
 
 
 def test_two_fits_of_the_same_rows_add_up():
@@ -440,7 +436,7 @@ def test_wide_bounds_of_clients_do_no_harm(cls, width):
 # -- the covariance within the components ----------------------------------------------
 
 CLIPPED = {"release": ComponentCovariance(12.0)}
-COVARIANCE = {**CLIPPED, "mechanism": Gaussian(noise_variance=1.0)}
+COVARIANCE = {"release": ComponentCovariance(12.0, noise_variance=1.0)}
 
 
 @pytest.mark.parametrize(

@@ -191,31 +191,6 @@ def test_center_is_said():
     assert "in pairs: with so few rows" in str(DPPCA(1).privacy_plan(10, 3))
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("center", ["auto", "pairs", "none"])
-@pytest.mark.parametrize(("n", "p", "rank"), [(3000, 40, 1), (20_000, 60, 2)])
-def test_expected_error_is_that_of_fits(center, n, p, rank):
-    """Means of 12 fits have a relative standard error below 4 %; 15 % is allowed."""
-    model = {"n_components": rank, "epsilon": 2.0, "center": center}
-    expected = DPPCA(**model).expected_error(n, p, signal_variance=10.0)
-    distances = []
-    for seed in range(12):
-        X, truth = make_spiked_covariance(
-            n, p, n_components=rank, signal_variance=10.0, random_state=seed
-        )
-        pca = DPPCA(**model, noise_seed=seed).fit(X)
-        distances.append(subspace_distance(pca.components_, truth))
-    assert np.mean(distances) == pytest.approx(expected, rel=0.15)
-
-
-def test_expected_error_without_noise_and_at_most():
-    plain = DPPCA(1, epsilon=None)
-    assert 0 < plain.expected_error(1000, 20, signal_variance=5.0) < 0.2
-    drowned = DPPCA(1, epsilon=1e-3)
-    most = drowned.expected_error(100, 20, signal_variance=5.0)
-    assert most == pytest.approx(math.sqrt(2))
-
-
 def test_the_number_of_components_is_found():
     """Spikes above the edge: a seed a setting; 20 of 20 in the benchmark."""
     for rank, n, p in [(1, 20_000, 20), (3, 20_000, 50), (5, 50_000, 30)]:

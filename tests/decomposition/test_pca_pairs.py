@@ -19,7 +19,7 @@ from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_
 from skdpspectral._tables.pairs import PairOrder, PairWalk
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, Gaussian
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import captured_variance, subspace_distance
 
 
@@ -462,7 +462,7 @@ def test_clients_compare_their_own_rows(kind, parameters):
 def test_few_clients_compare_rows_and_say_that_they_have_no_mean():
     X, _ = spiked(4000, 6)
     pca = FederatedDPPCA(1, release=ComponentCovariance(20.0), bounds=(-30, 50))
-    pca.set_params(mechanism=Gaussian(1.0), epsilon=8.0)
+    pca.set_params(release__noise_variance=1.0, epsilon=8.0)
     with pytest.warns(
         UserWarning, match="no mean was released, because rows of clients"
     ):

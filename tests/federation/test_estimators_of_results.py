@@ -20,8 +20,7 @@ PARAMETERS = {
     "matrices": {"aggregation": "matrix", "center": "none"},
     "weights": {"weights": {"a": 1.0, "b": 3.0}, "aggregation": "matrix"},
     "box": BOX,
-    "scaled": {"bounds": (LOW, -LOW + 0.3), "scale": "bounds", "center": "none"},
-    "clipped": {"clip_norm": 7.0, "aggregation": "matrix"},
+    "sides": {"bounds": (LOW, -LOW + 0.3), "center": "none"},
     "shared": {**COVARIANCE, "center": "shared"},
     "shared, whole": {**COVARIANCE, "center": "shared", "aggregation": "matrix"},
     "covariance": {**COVARIANCE, **BOX},
@@ -33,10 +32,9 @@ PARAMETERS = {
         )
     },
     "private variances": {"mechanism": SpikedModel("private", "private")},
-    "public components": {"release": ComponentCovariance(9.0, np.eye(6)[:2])},
     "rounds": {"n_rounds": 2, "n_nonzero_features": 3},
     "rounds of projectors": {"n_rounds": 2, "aggregation": "projector", **BOX},
-    "public start": {"n_rounds": 4, "init": np.eye(6)[:2], "clip_norm": 5.0},
+    "public start": {"n_rounds": 4, "init": np.eye(6)[:2]},
 }
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from federation_tools import hold, make_task
+from federation_tools import hold, keys_of, make_task
 from flower_tools import (
     Grid,
     Sessions,
@@ -320,6 +320,7 @@ def group_client(task, place, **how):
     else:
         X, y = RATINGS.data, RATINGS.target
         own = X[:, 0].astype(int) % 3 == place
+    how.update(keys_of(task, NAMES[place]))
     return GroupClient(NAMES[place], task, X[own], y[own], **how)
 
 
@@ -337,14 +338,13 @@ def same(found, expected):
         assert np.array_equal(getattr(found, key), value), key
 
 
-@pytest.mark.filterwarnings("ignore:answers of clients were collected one by one")
 @pytest.mark.parametrize("noise", ["server", "distributed", "node"])
 @pytest.mark.parametrize("name", MODELS)
 def test_users_at_nodes_as_in_one_process(name, noise, tmp_path):
     model, how = MODELS[name]
-    shares = 3 if noise == "distributed" else None
-    how = {**how, "trusted_sum": shares is not None}
-    task = GroupTask(model, **how, noise=noise, n_shares=shares)
+    if noise == "distributed":
+        how = {**how, "n_shares": 3, "masked": NAMES}
+    task = GroupTask(model, **how, noise=noise)
     seeds = [None] * 3 if noise == "server" else range(3)
     seed = {"noise_seed": 5} if noise == "server" else {}
     sites = {i: group_site(tmp_path, task, i, seeds[i]) for i in range(3)}

@@ -1,12 +1,11 @@
 """Groups of users: what fits say together is what a fit in one place says."""
 
-import re
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from federation_tools import hold
+from federation_tools import hold, keys_of, part_of, show_parts
 from scipy.stats import chi2
 
 from skdpspectral import (
@@ -19,7 +18,6 @@ from skdpspectral import (
 )
 from skdpspectral._statistics.user_sums import NO_USERS
 from skdpspectral.accounting import gaussian_epsilon
-from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
 from skdpspectral.federation import (
     FederationError,
@@ -31,21 +29,20 @@ from skdpspectral.federation import (
     Request,
 )
 from skdpspectral.linear_model import PrivateRounds, UserIntercept
-from skdpspectral.mechanisms import Assumption, SharedGaussian, Unit
+from skdpspectral.mechanisms import SharedGaussian, Unit
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpspectral.accounting.PrivacyLeakWarning"
 )
 SESSION = bytes(range(16))
 NAMES = ("north", "south", "west")
-MODES = {"server": None, "distributed": 3, "node": None}
+MODES = {
+    "server": {"noise": "server"},
+    "distributed": {"noise": "distributed", "n_shares": 3, "masked": NAMES},
+    "node": {"noise": "node"},
+}
 X, Y, USERS = make_low_rank_sparse_tasks(150, 12, 4, sparsity=1, random_state=0)
 RATINGS = make_ratings(300, 20, n_ratings_per_user=8, random_state=0)
-
-
-def shared_task(*how, **named):
-    """A task in which shares of noise, if there are any, are seen as a sum alone."""
-    return GroupTask(*how, trusted_sum=(named.get("n_shares") or 1) > 1, **named)
 
 
 def lrs(**parameters):
@@ -75,8 +72,8 @@ def lrs_clients(task, **parameters):
     found = {}
     for place, name in enumerate(NAMES):
         own = group(USERS, place)
-        rows = (X[own], Y[own])
-        found[name] = GroupClient(name, task, *rows, users=USERS[own], **parameters)
+        how = {"users": USERS[own], **keys_of(task, name), **parameters}
+        found[name] = GroupClient(name, task, X[own], Y[own], **how)
     return found
 
 
@@ -197,19 +194,19 @@ def sums_of(task, clients):
     exact = np.zeros(np.shape(exact.value))
     request = Request(SESSION, task.digest, 0)
     replies = [client.respond(request) for client in clients.values()]
-    return exact, np.array([reply.values for reply in replies])
+    return exact, np.array([part_of(task, reply.values) for reply in replies])
 
 
 @pytest.mark.parametrize(("mode", "share"), [("distributed", 1 / 2), ("node", 1.0)])
-def test_nodes_add_the_noise_that_the_task_says(mode, share):
+def test_nodes_add_the_noise_that_the_task_says(mode, share, monkeypatch):
     """Chi-square of the noise on one sum of 1953 numbers, false alarm 1e-6."""
-    d, n_shares = 62, 2 if mode == "distributed" else None
+    show_parts(monkeypatch)
+    d, how = 62, MODES[mode] | ({"n_shares": 2} if mode == "distributed" else {})
     rng = np.random.default_rng(0)
     rows, users = rng.normal(size=(6, d)), np.repeat(np.arange(3), 2)
     targets = rng.normal(size=6)
     exact, noisy = (
-        shared_task(lrs(solver=PrivateRounds(1)), d, noise=noise, n_shares=shares)
-        for noise, shares in (("server", None), (mode, n_shares))
+        GroupTask(lrs(solver=PrivateRounds(1)), d, **given) for given in ({}, how)
     )
     values = []
     for task in (exact, noisy):
@@ -220,6 +217,7 @@ def test_nodes_add_the_noise_that_the_task_says(mode, share):
                 rows[users == i],
                 targets[users == i],
                 users=users[users == i],
+                **keys_of(task, name),
             )
             for i, name in enumerate(NAMES)
         }
@@ -241,13 +239,13 @@ def test_nodes_add_the_noise_that_the_task_says(mode, share):
 
 
 def test_models_know_how_much_noise_there_is():
-    """After a loss, and with more shares than are needed."""
-    for mode, n_shares, factor in (
-        ("server", None, 1.0),
-        ("distributed", 2, np.sqrt(3 / 2)),
-        ("node", None, np.sqrt(3)),
+    """With more shares than are needed, too."""
+    for how, factor in (
+        (MODES["server"], 1.0),
+        ({**MODES["distributed"], "n_shares": 2}, np.sqrt(3 / 2)),
+        (MODES["node"], np.sqrt(3)),
     ):
-        task = shared_task(lrs(), 4, noise=mode, n_shares=n_shares)
+        task = GroupTask(lrs(), 4, **how)
         clients, rounds = lrs_clients(task), None
         rounds = make_rounds(task)
         rounds.collect(ask_all(rounds, clients))
@@ -262,10 +260,7 @@ def ask_all(rounds, clients):
 
 
 def test_what_is_trusted_is_said():
-    plans = {
-        mode: shared_task(lrs(), 4, noise=mode, n_shares=n).plan
-        for mode, n in MODES.items()
-    }
+    plans = {mode: GroupTask(lrs(), 4, **how).plan for mode, how in MODES.items()}
     assert "everybody but that server" in str(plans["server"])
     assert "against the server and all other nodes" in str(plans["node"])
     assert "only sums over nodes" in str(plans["distributed"])
@@ -281,37 +276,9 @@ def test_what_is_trusted_is_said():
         assert "rows at k nodes" in plan.details()
 
 
-def test_a_ledger_says_that_parts_are_seen_by_nobody():
-    """Where trust alone ensures it: what is charged is the cost of the sum."""
-    task = shared_task(lrs(), 4, noise="distributed", n_shares=3)
-    accountant = PrivacyAccountant()
-    clients, rounds = lrs_clients(task), make_rounds(task)
-    own = USERS % 3 == 0
-    given = {"users": USERS[own], "accountant": accountant}
-    clients["north"] = GroupClient("north", task, X[own], Y[own], **given)
-    with pytest.warns(PrivacyLeakWarning, match="one by one"):
-        found = hold(rounds, clients)
-    (entry,) = accountant.ledger
-    assert entry.assumption is Assumption.SUMMED_PARTS
-    said = (
-        "only against parties that see only sums and none of their parts (summed-parts)"
-    )
-    for text in (task.plan, found.privacy_, clients["north"].model.privacy_):
-        assert said in str(text)
-        assert "trusted to look only at their sum" in text.details()
-    assert "holds " + said in str(accountant)
-    report = str(privacy_report(found))
-    assert "private" in report
-    assert "that see only sums and none of their parts" in report
-    # Neither masks nor all of the noise in each share leave anything to trust.
-    for more in ({"n_shares": 3, "masked": NAMES}, {"n_shares": 1}):
-        task = GroupTask(lrs(), 4, noise="distributed", **more)
-        assert task.plan.assumption is Assumption.NONE
-        assert "trusted to look" not in str(task.plan)
-
-
 def test_the_cost_against_a_coalition():
-    task = shared_task(lrs(), 4, noise="distributed", n_shares=6)
+    how = {"noise": "distributed", "n_shares": 6, "masked": [*"abcdefg"]}
+    task = GroupTask(lrs(), 4, **how)
     assert task.cost(6)[0] == pytest.approx(2.0, rel=1e-6)
     assert task.cost(4) == (gaussian_epsilon(task.plan.mu * np.sqrt(1.5), 1e-6), 1e-6)
     assert task.cost(9)[0] < 2.0 < task.cost(5)[0] < task.cost(1)[0]
@@ -408,10 +375,9 @@ def test_the_ledger_is_charged_before_rows_are_read():
     assert len(ledger.ledger) == 1
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["server", "node"])
 def test_an_exhausted_node_refuses_and_the_rest_goes_on(mode):
-    n_shares = None if MODES[mode] is None else 2
-    task = shared_task(lrs(), 4, noise=mode, n_shares=n_shares)
+    task = GroupTask(lrs(), 4, **MODES[mode])
     clients = lrs_clients(task)
     poor = PrivacyAccountant(1.0)
     clients["south"]._accountant = poor
@@ -427,14 +393,14 @@ def test_an_exhausted_node_refuses_and_the_rest_goes_on(mode):
 
 
 def test_a_node_that_dies_in_the_middle():
-    task = shared_task(lrs(), 4, noise="distributed", n_shares=2)
-    clients, rounds = lrs_clients(task), make_rounds(task)
+    task = GroupTask(lrs(), 4, noise="node")
+    clients, rounds = lrs_clients(task), make_rounds(task, min_clients=2)
     rounds.collect(ask_all(rounds, clients))
     answers = ask_all(rounds, clients)
     answers["west"] = None
     with pytest.warns(UserWarning, match="'west' was rejected: it did not answer"):
         rounds.collect(answers)
-    planned = task.plan.mechanisms[1].noise_std
+    planned = np.sqrt(2) * task.plan.mechanisms[1].noise_std
     assert rounds.request().basis[-1, 0] == pytest.approx(planned)
     answers = ask_all(rounds, clients)
     answers["north"] = None
@@ -532,33 +498,18 @@ def test_answers_that_no_node_could_send_are_rejected_by_name():
 
 def test_a_node_that_lies_stops_nobody():
     """Its part counts up to what all users can have, and others go on."""
-    for mode, n_shares in MODES.items():
-        task = shared_task(lrs(), 4, noise=mode, n_shares=n_shares)
+    for how in MODES.values():
+        task = GroupTask(lrs(), 4, **how)
         clients, rounds = lrs_clients(task), make_rounds(task)
         answers = ask_all(rounds, clients)
-        size = task.shape(0)[0]
-        answers["north"] = answer(task, np.full(size, 2.0**52))
+        most = 2.0**52 if task.masked is None else 2.0**32 - 1.0
+        answers["north"] = answer(task, np.full(task.shape(0), most))
         rounds.collect(answers)
         assert rounds.clients == NAMES
         bound = task.plan.mechanisms[0].magnitude
         assert np.abs(rounds._released[0].total).max() <= bound * (1 + 1e-6)
         rounds.collect(ask_all(rounds, clients))
         assert rounds.clients == NAMES
-
-
-def test_shares_that_are_seen_one_by_one_are_worth_less():
-    task = shared_task(lrs(), 4, noise="distributed", n_shares=3)
-    clients, rounds = lrs_clients(task), make_rounds(task)
-    said = re.escape(f"epsilon={task.cost(1)[0]:.4g}")
-    with pytest.warns(PrivacyLeakWarning, match=f"one by one.*{said}"):
-        rounds.collect(ask_all(rounds, clients))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        rounds.collect(ask_all(rounds, clients))
-        for mode, n_shares in (("server", None), ("node", None), ("distributed", 1)):
-            task = shared_task(lrs(), 4, noise=mode, n_shares=n_shares)
-            rounds = make_rounds(task)
-            rounds.collect(ask_all(rounds, lrs_clients(task)))
 
 
 # -- what parties agree on -------------------------------------------------------------
@@ -587,8 +538,8 @@ def test_whatever_differs_has_another_digest():
         "usual": GroupTask(lrs(), 4),
         "features": GroupTask(lrs(), 5),
         "node": GroupTask(lrs(), 4, noise="node"),
-        "three": shared_task(lrs(), 4, noise="distributed", n_shares=3),
-        "two": shared_task(lrs(), 4, noise="distributed", n_shares=2),
+        "three": GroupTask(lrs(), 4, **MODES["distributed"]),
+        "two": GroupTask(lrs(), 4, **{**MODES["distributed"], "n_shares": 2}),
         "ratings": GroupTask(factors()),
         "clicks": GroupTask(factors(implicit=True)),
         "range": GroupTask(factors(rating_range=(0, 5))),
@@ -631,11 +582,11 @@ def test_bad_arguments():
         (lrs(), 2**40, {}, r"n_features must be at most 1048576"),
         (lrs(n_components=100), 10_000, {}, "use fewer features, components"),
         (lrs(), 4, {"noise": "nobody"}, "noise must be"),
-        (lrs(), 4, {"n_shares": 2}, "n_shares"),
-        (lrs(), 4, {"noise": "distributed"}, "n_shares"),
-        (lrs(), 4, {"noise": "distributed", "n_shares": 2}, "trusted_sum=True"),
-        (lrs(), 4, {"trusted_sum": True}, "trusted_sum requires"),
-        (lrs(), 4, {"trusted_sum": 1}, "True or False"),
+        (lrs(), 4, {"n_shares": 2}, "n_shares and masked are required"),
+        (lrs(), 4, {"masked": NAMES}, "n_shares and masked are required"),
+        (lrs(), 4, {"noise": "distributed"}, "n_shares and masked are required"),
+        (lrs(), 4, {"noise": "distributed", "n_shares": 2}, "masked are required"),
+        (lrs(), 4, {"noise": "distributed", "masked": NAMES}, "n_shares and"),
         (factors(), 20, {}, "n_features is not used"),
         (DPMatrixFactorization(rating_range=(1, 5)), None, {}, "items is required"),
     ):
@@ -649,13 +600,13 @@ def test_bad_arguments():
         GroupClient("north", lrs(), X, Y, users=USERS)
     with pytest.raises(TypeError, match="GroupTask"):
         GroupRounds(NAMES, lrs())
-    shares = shared_task(lrs(), 4, noise="distributed", n_shares=3)
+    shares = GroupTask(lrs(), 4, **MODES["distributed"])
     with pytest.raises(ValueError, match="at least 3"):
         GroupRounds(NAMES, shares, min_clients=2)
     with pytest.raises(ValueError, match="noise_seed is not used"):
         GroupRounds(NAMES, shares, noise_seed=1)
     with pytest.raises(ValueError, match="min_clients=3 must be at most"):
-        GroupRounds(NAMES[:2], shares)
+        GroupRounds(NAMES[:2], task, min_clients=3)
 
 
 def test_nodes_with_budgets_of_their_own():

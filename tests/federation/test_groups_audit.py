@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from federation_tools import keys_of, part_of, show_parts
 from scipy.stats import beta, binom, norm
 
 from skdpspectral import LRSRegressor
@@ -39,7 +40,8 @@ def make_task(mode):
         ),
         fit_intercept=False,
     )
-    shares = {} if mode == "node" else {"n_shares": N_SHARES, "trusted_sum": True}
+    masked = {"n_shares": N_SHARES, "masked": [*"abcd"]}
+    shares = {} if mode == "node" else masked
     return GroupTask(model, 2, noise=mode, **shares)
 
 
@@ -49,18 +51,18 @@ def node(task, name, with_user):
     if with_user:
         X, y = np.vstack([X, LOUD[0]]), np.append(y, LOUD[1])
         users = np.append(users, np.ones(2))
-    client = GroupClient(name, task, X, y, users=users)
+    client = GroupClient(name, task, X, y, users=users, **keys_of(task, name))
     client.respond(Request(bytes(16), task.digest, 0))
     return client
 
 
 def parts_of(client, n_trials, seed):
-    """Draw what a node sends again and again, by the code that draws it once."""
+    """Draw what a node masks again and again, by the code that draws it once."""
     found = []
     for trial in range(n_trials):
         plan = replace(client.plan, seeded=True)
         client._release = Release(plan, None, seed * n_trials + trial)
-        found.append(client._part(0))
+        found.append(part_of(client.task, client._part(0)))
     return np.array(found) * client.task.unit(0)
 
 
@@ -88,7 +90,9 @@ def views(task, n_nodes=N_NODES):
 @pytest.fixture(scope="module")
 def shared():
     task = make_task("distributed")
-    return task, views(task)
+    with pytest.MonkeyPatch.context() as patch:
+        show_parts(patch)
+        return task, views(task)
 
 
 def upper(count):

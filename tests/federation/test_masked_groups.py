@@ -1,14 +1,13 @@
 """Parts that nodes mask by keys of pairs: a server sees sums alone, to the bit."""
 
 import hashlib
-import itertools
 import struct
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from federation_tools import hold
+from federation_tools import hold, keys_of, show_parts
 from scipy.stats import chi2
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
@@ -35,27 +34,17 @@ pytestmark = pytest.mark.filterwarnings(
 )
 NAMES, SESSION = ("east", "north", "south", "west"), bytes(range(16))
 X, Y, USERS = make_low_rank_sparse_tasks(120, 12, 4, sparsity=1, random_state=0)
-KEYS = {
-    frozenset(pair): bytes([i]) * 31 + bytes([7])
-    for i, pair in enumerate(itertools.combinations(NAMES, 2))
-}
 
 
-def keys_of(name):
-    others = (other for other in NAMES if other != name)
-    return {other: KEYS[frozenset((name, other))] for other in others}
-
-
-def make_task(**more):
-    model = LRSRegressor(sparsity=1, solver=PrivateRounds(n_rounds=3), epsilon=2.0)
-    more = {"trusted_sum": True} if "masked" not in more else more
-    return GroupTask(model, 4, noise="distributed", n_shares=3, **more)
+def make_task(masked=NAMES, sparsity=1, n_rounds=3):
+    solver = PrivateRounds(n_rounds)
+    model = LRSRegressor(sparsity=sparsity, solver=solver, epsilon=2.0)
+    return GroupTask(model, 4, noise="distributed", n_shares=3, masked=masked)
 
 
 def make_client(task, name, place, **more):
     own = USERS % len(NAMES) == place
-    if task.masked is not None:
-        more = {"pair_keys": keys_of(name), **more}
+    more = {**keys_of(task, name), **more}
     return GroupClient(name, task, X[own], Y[own], users=USERS[own], **more)
 
 
@@ -67,31 +56,32 @@ def make_clients(task):
 
 
 def test_masked_sums_are_the_plain_ones_bit_for_bit():
-    found, sent = [], []
-    for task in (make_task(), make_task(masked=NAMES)):
+    found, sent, task = [], [], make_task()
+    for how in (lambda patch: None, show_parts):
         clients = make_clients(task)
         rounds = GroupRounds(NAMES, task, session=SESSION)
-        found.append(hold(rounds, clients))
+        with pytest.MonkeyPatch.context() as patch:
+            how(patch)
+            found.append(hold(rounds, clients))
         assert not rounds.rejected
         sent.append(clients["north"]._answers)
     # No two steps have the same mask: steps of two medians each, 1 to 12.
     masks = {
-        tuple((from_halves(hidden.values) - _words(plain.values)).tolist())
-        for plain, hidden in (
+        tuple((from_halves(hidden.values) - from_halves(plain.values)).tolist())
+        for hidden, plain in (
             tuple(answers[k] for answers in sent) for k in range(1, 13)
         )
     }
     assert len(masks) == 12
     assert len({word for mask in masks for word in mask}) == 24
-    plain, hidden = found
+    hidden, plain = found
     assert plain.components_.tobytes() == hidden.components_.tobytes()
     assert "ChaCha20" in hidden.privacy_.details()
-    assert "ChaCha20" not in plain.privacy_.details()
 
 
 def test_a_client_has_a_mask_for_each_session_and_uses_none_twice():
     """Two parts with one mask: their difference would be that of the parts."""
-    task, words = make_task(masked=NAMES), []
+    task, words = make_task(), []
     ledger = PrivacyAccountant()
     how = {"accountant": ledger, "noise_seed": 0}
     for session in (SESSION, bytes(16)):
@@ -113,29 +103,20 @@ def test_tasks_have_masks_of_their_own():
     """Of one session and one step, for a node that keeps its keys."""
     masks = []
     for sparsity in (1, 2):
-        model = LRSRegressor(
-            sparsity=sparsity, solver=PrivateRounds(n_rounds=1), epsilon=2.0
-        )
-        hidden, plain = (
-            GroupTask(model, 4, noise="distributed", n_shares=3, **how)
-            for how in ({"masked": NAMES}, {"trusted_sum": True})
-        )
-        parts = []
-        for task in (hidden, plain):
-            client = make_client(task, "north", 1, noise_seed=0)
-            request = Request(SESSION, task.digest, 0)
-            parts.append(client.respond(request).values)
-        masks.append(from_halves(parts[0]) - _words(parts[1]))
+        task = make_task(sparsity=sparsity, n_rounds=1)
+        request, parts = Request(SESSION, task.digest, 0), []
+        for how in (lambda patch: None, show_parts):
+            with pytest.MonkeyPatch.context() as patch:
+                how(patch)
+                client = make_client(task, "north", 1, noise_seed=0)
+                parts.append(from_halves(client.respond(request).values))
+        masks.append(parts[0] - parts[1])
     assert not np.any(masks[0] == masks[1])
 
 
-def _words(values):
-    return values.astype(np.int64).astype(np.uint64)
-
-
-def test_no_part_is_told_where_masks_are():
+def test_no_part_is_told_where_masks_are(monkeypatch):
     """Nobody is warned, and parts of the same rows and noise have nothing in common."""
-    task = make_task(masked=NAMES)
+    task = make_task()
     rounds, clients = GroupRounds(NAMES, task), make_clients(task)
     parts = {}
     with warnings.catch_warnings():
@@ -145,9 +126,10 @@ def test_no_part_is_told_where_masks_are():
             replies = {n: c.respond(request) for n, c in clients.items()}
             parts[request.step] = {n: from_halves(r.values) for n, r in replies.items()}
             rounds.collect(replies)
-    plain = make_task()
-    request = Request(SESSION, plain.digest, 0)
-    exact = {n: c.respond(request).values for n, c in make_clients(plain).items()}
+    show_parts(monkeypatch)
+    request = Request(SESSION, task.digest, 0)
+    exact = {n: c.respond(request).values for n, c in make_clients(task).items()}
+    exact = {n: from_halves(v).astype(np.int64) for n, v in exact.items()}
     for name in NAMES:
         assert np.abs(exact[name]).max() < 2.0**52
         hidden = parts[0][name].astype(np.int64).astype(np.float64)
@@ -161,14 +143,15 @@ def test_no_part_is_told_where_masks_are():
 
 def test_masked_words_are_uniform():
     """Chi-square of all bytes, false alarm 1e-6; zeros as they are would be seen."""
-    words = masked(np.zeros(20_000), "east", keys_of("east"), b"one sum")
+    keys = keys_of(make_task(), "east")["pair_keys"]
+    words = masked(np.zeros(20_000), "east", keys, b"one sum")
     counts = np.bincount(words.view(np.uint8), minlength=256)
     expected = words.nbytes / 256
     statistic = ((counts - expected) ** 2 / expected).sum()
     low, high = chi2.ppf([5e-7, 1 - 5e-7], 255)
     assert low < statistic < high
-    same = masked(np.zeros(20_000), "east", keys_of("east"), b"one sum")
-    other = masked(np.zeros(20_000), "east", keys_of("east"), b"another")
+    same = masked(np.zeros(20_000), "east", keys, b"one sum")
+    other = masked(np.zeros(20_000), "east", keys, b"another")
     assert np.array_equal(words, same)
     assert not np.any(words == other)
 
@@ -224,7 +207,7 @@ def test_halves_hold_words():
 
 
 def test_a_node_that_is_missing_ends_the_session():
-    task = make_task(masked=NAMES)
+    task = make_task()
     rounds, clients = GroupRounds(NAMES, task), make_clients(task)
     request = rounds.request()
     answers = {name: c.respond(request) for name, c in clients.items()}
@@ -237,7 +220,7 @@ def test_a_node_that_is_missing_ends_the_session():
 
 
 def test_answers_that_are_no_words_are_rejected():
-    task = make_task(masked=NAMES)
+    task = make_task()
     rounds, clients = GroupRounds(NAMES, task), make_clients(task)
     request = rounds.request()
     answers = {name: c.respond(request) for name, c in clients.items()}
@@ -252,8 +235,8 @@ def test_answers_that_are_no_words_are_rejected():
 
 
 def test_secrets_are_those_of_pairs():
-    task, plain = make_task(masked=NAMES), make_task()
-    good = keys_of("east")
+    task, plain = make_task(), GroupTask(LRSRegressor(), 4)
+    good = keys_of(task, "east")["pair_keys"]
     cases = {
         "names of all other clients": {**good, "elsewhere": bytes(32)},
         "with 'west' must be 32 bytes": {**good, "west": b"short"},
@@ -271,16 +254,8 @@ def test_secrets_are_those_of_pairs():
 
 
 def test_who_masks_is_agreed_on():
-    assert make_task(masked=NAMES) == make_task(masked=NAMES[::-1])
-    assert (
-        len(
-            {
-                make_task(**m).digest
-                for m in ({}, *({"masked": n} for n in (NAMES, NAMES[:3])))
-            }
-        )
-        == 3
-    )
+    assert make_task() == make_task(masked=NAMES[::-1])
+    assert make_task() != make_task(masked=NAMES[:3])
     for bad, said in (
         (("east",), "at least two names"),
         (("east", "east", "west"), "at least two names"),
@@ -290,10 +265,8 @@ def test_who_masks_is_agreed_on():
     ):
         with pytest.raises(ValueError, match=said):
             make_task(masked=bad)
-    with pytest.raises(ValueError, match="masked is only used"):
-        GroupTask(LRSRegressor(), 4, masked=NAMES)
     for clients in (NAMES[:3], (*NAMES[:3], "elsewhere")):
         with pytest.raises(ValueError, match="clients must be the clients of the task"):
-            GroupRounds(clients, make_task(masked=NAMES))
+            GroupRounds(clients, make_task())
     with pytest.raises(ValueError, match="at least 4"):
-        GroupRounds(NAMES, make_task(masked=NAMES), min_clients=3)
+        GroupRounds(NAMES, make_task(), min_clients=3)

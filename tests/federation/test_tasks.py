@@ -12,7 +12,6 @@ from federation_tools import make_task
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 from skdpspectral.decomposition import (
     ComponentCovariance,
-    Gaussian,
     SpikedModel,
 )
 from skdpspectral.federation import MessageError, SpectralTask
@@ -27,24 +26,20 @@ PARAMETERS = {
     "matrix": {"aggregation": "matrix"},
     "clients": {"min_clients": 2},
     "weights": {"weights": {"a": 1.0, "b": 2.0}},
-    "clip": {"clip_norm": 3.0},
-    "pairs": {"clip_norm": 3.0, "center": "pairs"},
+    "pairs": {"center": "pairs"},
     "shared": {"center": "shared"},
     "box, shared": {"bounds": (-20, 20), "center": "shared", "aggregation": "matrix"},
     "box": {"bounds": (-20, 20), "center": "pairs"},
     "other box": {"bounds": (-20, 21), "center": "pairs"},
     "box, no mean": {"bounds": (-20, 20), "center": "none"},
     "box a feature": {"bounds": tuple(SIDES)},
-    "scaled box": {"bounds": tuple(SIDES), "scale": "bounds"},
     "rounds": {"n_rounds": 3},
     "two rounds": {"n_rounds": 2},
     "few features": {"n_rounds": 3, "n_nonzero_features": 3},
     "start": {"n_rounds": 3, "init": np.eye(5)[:2]},
     "covariance": {"release": ComponentCovariance(4.0)},
     "other covariance": {"release": ComponentCovariance(4.000001)},
-    "given": {"release": ComponentCovariance(4.0, np.eye(5)[:2])},
     "private": {"mechanism": SpikedModel("private", "private")},
-    "range": {"mechanism": SpikedModel("private", "private", norm_range=(1e-3, 1e3))},
     "model": MODEL,
     "other model": {"mechanism": SpikedModel([4.0, 2.5], 1.0)},
     "model, covariance": {**MODEL, "release": "covariance"},
@@ -83,14 +78,14 @@ def test_whatever_differs_has_another_digest():
 
 
 def test_what_means_the_same_has_the_same_digest():
-    task = make_task(2, 5, bounds=(-20, 20), clip_norm=3, min_clients=2)
+    release = ComponentCovariance(3)
+    task = make_task(2, 5, bounds=(-20, 20), release=release, min_clients=2)
+    release = ComponentCovariance(np.float64(3.0))
     for bounds in ([-20.0, 20.0], np.array([-20, 20], dtype=np.float32)):
-        same = make_task(
-            np.int64(2), 5, bounds=bounds, clip_norm=np.float64(3.0), min_clients=2
-        )
-        assert same == task
+        given = {"bounds": bounds, "release": release, "min_clients": 2}
+        assert make_task(np.int64(2), 5, **given) == task
     # What is of one party alone.
-    own = {"n_jobs": 2, "noise_seed": 3, "client_feature": 0}
+    own = {"noise_seed": 3, "client_feature": 0}
     assert SpectralTask(FederatedDPPCA(2, center="none", **own), 5) == TASKS["plain"]
     zeros = [make_task(1, 5, bounds=(zero, 1)) for zero in (0, 0.0, -0.0)]
     assert len({t.digest for t in zeros}) == 1
@@ -117,12 +112,13 @@ def test_later_changes_of_parameters_change_no_task():
         )
 
 
-def forged(name="box a feature", mechanism=None, parameters=None, **changes):
+def forged(name="box a feature", parameters=None, mechanism=None, release=None, **more):
     """A task with other content; None removes a parameter."""
-    form = {**json.loads(TASKS[name].to_json()), **changes}
+    form = {**json.loads(TASKS[name].to_json()), **more}
     form["parameters"] |= parameters or {}
-    if mechanism is not None:
-        form["parameters"]["mechanism"]["parameters"] |= mechanism
+    for part, changes in {"mechanism": mechanism, "release": release}.items():
+        if changes is not None:
+            form["parameters"][part]["parameters"] |= changes
     kept = {k: v for k, v in form["parameters"].items() if v != "gone"}
     return json.dumps({**form, "parameters": kept}, sort_keys=True)
 
@@ -134,8 +130,9 @@ BAD = [
     ("not the form", forged(more=1)),
     ("not the form", " " + TASKS["plain"].to_json()),
     ("n_features must be", forged(n_features=5.0)),
-    ("not the form", forged("clip", parameters={"clip_norm": 3.0})),
-    ("clip_norm", forged("clip", parameters={"clip_norm": True})),
+    ("not the form", forged("box", parameters={"bounds": [-20.0, 20.0]})),
+    ("projection_norm", forged("covariance", release={"projection_norm": True})),
+    ("not the form", forged("covariance", release={"projection_norm": 4.0})),
     *[("not a valid task", forged(estimator=n)) for n in ("DPPCA", ["x"], None)],
     ("n_features", forged(n_features=2**25)),
     ("bounds", forged(n_features=7)),
@@ -146,22 +143,24 @@ BAD = [
             *({"more": 1}, {"epsilon": 9.0}, {"n_rounds": 2}),
             *({"n_components": 6}, {"n_components": 2.5}, {"aggregation": ["matrix"]}),
             *({"aggregation": "sum"}, {"center": "mean"}, {"center": []}),
-            *({"scale": 3}, {"bounds": [[1.0] * 5, [0.0] * 5]}, {"bounds": [1, "x"]}),
-            *({"clip_norm": [3.0]}, {"clip_norm": float("nan")}, {"weights": 3}),
+            *({"bounds": [[1.0] * 5, [0.0] * 5]}, {"bounds": [1, "x"]}, {"weights": 3}),
             *({"mechanism": "other"}, {"mechanism": 3}, {"mechanism": {}}),
-            {"center": {"strategy": "Gaussian", "parameters": {"noise_variance": 1}}},
+            {"center": {"strategy": "SpikedModel", "parameters": {"mean": "zero"}}},
             {"mechanism": {"strategy": "Window", "parameters": {}}},
         )
     ],
-    ("not the form", forged(parameters={"scale": "gone"})),
+    ("not the form", forged(parameters={"center": "gone"})),
     ("one name for each|n_features=5", forged("names", feature_names=["x"])),
     ("feature_names", forged("names", feature_names="abcde")),
-    ("constant", forged("model", {"sensitivity_constant": 5.0})),
+    ("constant", forged("model", mechanism={"sensitivity_constant": 5.0})),
     *[
-        ("not a valid task", forged("model", {"signal_variance": [variance, 2.0]}))
+        (
+            "not a valid task",
+            forged("model", mechanism={"signal_variance": [variance, 2]}),
+        )
         for variance in (0.0, -4.0, 1e300, 5e-324, "4")
     ],
-    ("not a valid task", forged("model", {"more": 3})),
+    ("not a valid task", forged("model", mechanism={"more": 3})),
 ]
 
 
@@ -216,27 +215,25 @@ REFUSED = {
     "n_nonzero_features=1": {"n_rounds": 1, "n_nonzero_features": 1},
     "n_nonzero_features=7": {"n_rounds": 1, "n_nonzero_features": 7},
     "init must be finite public": {"n_rounds": 1, "init": np.eye(3, 5)},
-    "components must be finite": {"release": ComponentCovariance(1.0, np.eye(3, 5))},
     'center="shared" requires': {"n_rounds": 1, "center": "shared"},
-    "projection_norm are not used": {**MODEL, "release": ComponentCovariance(1.0)},
-    "components and projection_norm are not": {
+    "projection_norm and noise_variance are": {
         **MODEL,
-        "release": ComponentCovariance(None, np.eye(2, 5)),
+        "release": ComponentCovariance(1.0),
     },
     "needs public variances|state signal_variance": {
         "mechanism": SpikedModel("private", "private"),
         "aggregation": "matrix",
     },
     "signal_variance": {"mechanism": SpikedModel(None, 1.0)},
-    "clip_norm, scale and center": {**MODEL, "clip_norm": 1.0},
+    "bounds and center": {**MODEL, "bounds": (-1.0, 1.0)},
     "n_components below n_features": {
         "mechanism": SpikedModel(4.0, 1.0),
         "n_components": 5,
     },
-    "norm_range is reversed": {
-        "mechanism": SpikedModel("private", "private", norm_range=(2.0, 1.0))
+    "noise_variance are not used": {
+        **MODEL,
+        "release": ComponentCovariance(noise_variance=1.0),
     },
-    "noise_variance is not used": {"mechanism": Gaussian(1.0)},
     "mechanism": {"mechanism": "two-stage"},
 }
 
@@ -273,9 +270,7 @@ def test_dependent_rows_are_no_start(init):
 BOXES = [
     {},
     {"bounds": (-20, 20), "center": "pairs"},
-    {"bounds": (-20, 20), "clip_norm": 9.0},
     {"bounds": tuple(30 * SIDES)},
-    {"bounds": tuple(30 * SIDES), "scale": "bounds"},
 ]
 
 
@@ -283,7 +278,7 @@ BOXES = [
 def test_lengths_are_in_units_of_the_data(given):
     task = make_task(2, 5, release=ComponentCovariance(7.0), **given)
     half = 1.0
-    if "bounds" in given and not given.get("scale"):
+    if "bounds" in given:
         half = 0.5 * np.max(np.subtract(given["bounds"][1], given["bounds"][0]))
     assert task.projection_norm == pytest.approx(7.0 / half)
 

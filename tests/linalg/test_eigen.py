@@ -73,8 +73,7 @@ def test_eigenvalues_that_are_alike():
     rows[np.arange(3000), np.arange(3000) % 20] = 1.0
     rows /= np.linalg.norm(rows, axis=1)[:, None]
     failing = np.tril(rows.T @ rows / 3000)
-    box = {"bounds": (-1.0, 2.0), "scale": "bounds"}
-    bounds = RowBounds(20, clip_norm=1.0, center="none", **box)
+    bounds = RowBounds(20, center="none", bounds=(-1.0, 2.0))
     axes = np.eye(20)[np.arange(3000) % 20]
     moment = SecondMoment(bounds, len(axes)).kernel(axes, None)
     for matrix in (failing, moment):

@@ -313,7 +313,6 @@ def test_solve_moments_floors_the_curvature():
 
 
 def alternation(tasks, **options):
-    options = {"shrink": False, **options}
     return _kernels_lrs.AlternatingSolver(tasks.rows(), tasks.rules, **options)
 
 

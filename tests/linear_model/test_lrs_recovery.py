@@ -23,7 +23,7 @@ EXACT = {
     "epsilon": None,
     "ridge_shared": 0.0,
     "ridge_sparse": 0.0,
-    "solver": Alternation(max_iter=100, tol=1e-13, shrink_to_mean=False),
+    "solver": Alternation(max_iter=100, tol=1e-13),
 }
 PLAIN = {"fit_intercept": False, "scale": False}
 
@@ -122,23 +122,6 @@ def test_it_predicts_better_than_one_model_and_than_one_a_user():
     ]
     errors.append(np.mean(np.square(y[~train] - together)))
     assert errors[0] < 0.8 * errors[1] < errors[2]
-
-
-# Three rows a user do not determine four weights: without shrinking, U moves on.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_shrinking_to_the_mean_helps_users_with_few_rows():
-    X, y, users, _ = tasks(100, 12, 8, rank=1, sparsity=0, noise=2.0)
-    y += 3.0 * X @ np.r_[np.ones(4), np.zeros(4)]  # weights with a mean
-    train = np.arange(len(y)) % 4 == 0
-    scores = [
-        LRSRegressor(
-            1, 0, epsilon=None, solver=Alternation(shrink_to_mean=shrink, tol=1e-3)
-        )
-        .fit(X[train], y[train], users=users[train])
-        .score(X[~train], y[~train], users=users[~train])
-        for shrink in (True, False)
-    ]
-    assert scores[0] > scores[1] + 0.1
 
 
 # -- with privacy ----------------------------------------------------------------------

@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg.walks import blas_threads
+from skdpspectral.neural_network import Adam
 from skdpspectral.neural_network import _kernels as networks
-from skdpspectral.neural_network._gradient_moments import (
-    MOMENTS,
-    GradientMoments,
-    Schedule,
-)
+from skdpspectral.neural_network._adam import MOMENTS, Optimization
+
+
+def moments_of(p, n, size, clip_norm, moments, weight="auto", **given):
+    """One epoch of batches of a size of n examples."""
+    adam = Adam(moments=moments, moment_weight=weight, **given)
+    how = {"batch_size": size, "n_epochs": 1, "clip_norm": clip_norm}
+    return Optimization(adam, p, n, **how)
+
 
 SHAPES = [(5, 1), (5, 3), (4, 7, 1), (4, 6, 5, 3)]
 LOSSES = ["squared", "logistic", "softmax"]
@@ -41,18 +46,17 @@ def problem(sizes, loss, n=40, seed=0):
     return layout, parameters, X, targets
 
 
-def factors_of(layout, parameters, X, targets, activation, loss):
+def factors_of(layout, parameters, X, targets, loss):
     layers = layout.layers(parameters)
-    return networks.gradient_factors(layers, X, targets, activation, loss)
+    return networks.gradient_factors(layers, X, targets, loss)
 
 
-def loss_of(layout, parameters, X, targets, activation, loss):
+def loss_of(layout, parameters, X, targets, loss):
     """The loss of each example, by plain matrices."""
     values = X
     layers = layout.layers(parameters)
     for layer in layers[:-1]:
-        values = values @ layer[:-1] + layer[-1]
-        values = np.tanh(values) if activation == "tanh" else np.maximum(values, 0.0)
+        values = np.tanh(values @ layer[:-1] + layer[-1])
     out = values @ layers[-1][:-1] + layers[-1][-1]
     if loss == "squared":
         return 0.5 * np.square(out - targets).sum(axis=1)
@@ -66,11 +70,7 @@ def loss_of(layout, parameters, X, targets, activation, loss):
 def test_no_square_vanishes_beside_a_large_factor(moments, clip_norm):
     # The target is so small that its square is none, the row so large that they are
     # no small gradient together.
-    schedule = Schedule(100, 1, 1, sampling="poisson", neighbors="zero-out-one")
-    weight = 0.0 if moments == "pp" else 0.1
-    planned = GradientMoments(
-        2, schedule, clip_norm=clip_norm, moments=moments, moment_weight=weight
-    )
+    planned = moments_of(2, 100, 1, clip_norm, moments, neighbors="zero-out-one")
     for size in 10.0 ** np.arange(5, 154, 12):
         for length in clip_norm * 10.0 ** np.arange(-8.0, 30.0, 2):
             with np.errstate(all="ignore"):
@@ -80,7 +80,6 @@ def test_no_square_vanishes_beside_a_large_factor(moments, clip_norm):
                             networks.Layout((1, 1)).layers(np.zeros(2)),
                             np.array([[size]]),
                             np.array([[length / size]]),
-                            "tanh",
                             "squared",
                         )
                     ]
@@ -89,20 +88,19 @@ def test_no_square_vanishes_beside_a_large_factor(moments, clip_norm):
             assert np.linalg.norm(scaled) <= 1.0
 
 
-@pytest.mark.parametrize("activation", networks.ACTIVATIONS)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
-def test_gradients_are_those_of_the_loss(sizes, loss, activation):
+def test_gradients_are_those_of_the_loss(sizes, loss):
     given = problem(sizes, loss, n=12)
     layout, parameters, X, targets = given
-    full = full_gradients(factors_of(*given, activation, loss))
+    full = full_gradients(factors_of(*given, loss))
     step = 1e-5
     for place in range(layout.n_parameters):
         sides = []
         for sign in (1.0, -1.0):
             moved = parameters.copy()
             moved[place] += sign * step
-            sides.append(loss_of(layout, moved, X, targets, activation, loss))
+            sides.append(loss_of(layout, moved, X, targets, loss))
         slope = (sides[0] - sides[1]) / (2 * step)
         np.testing.assert_allclose(full[:, place], slope, rtol=2e-4, atol=2e-4)
 
@@ -110,7 +108,7 @@ def test_gradients_are_those_of_the_loss(sizes, loss, activation):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
 def test_norms_and_sums_are_those_of_gradients_in_full(sizes, loss):
-    factors = factors_of(*problem(sizes, loss), "relu", loss)
+    factors = factors_of(*problem(sizes, loss), loss)
     full = full_gradients(factors)
     weights = np.random.default_rng(1).random(len(full))
     squares, fit = factors.squared_norms()
@@ -125,7 +123,7 @@ def test_norms_and_sums_are_those_of_gradients_in_full(sizes, loss):
 @pytest.mark.parametrize("power", [1, 2])
 def test_no_more_examples_are_added_at_once_than_is_charged_for(power):
     given = problem((4, 6, 3), "softmax", n=networks.BLOCK_EXAMPLES - 5)
-    factors = factors_of(*given, "tanh", "softmax")
+    factors = factors_of(*given, "softmax")
     weights = np.random.default_rng(2).random(len(given[2]))
     found, expected = np.zeros((2, given[0].n_parameters))
     factors.weighted_sum(weights, found, power)
@@ -150,11 +148,8 @@ def test_an_example_of_a_factor_that_is_too_long_does_not_fit(place):
 @pytest.mark.parametrize("kind", MOMENTS)
 def test_rows_of_factors_are_those_of_gradients_in_full(kind):
     given = problem((4, 6, 5, 3), "softmax", n=600)
-    factors = factors_of(*given, "tanh", "softmax")
-    schedule = Schedule(2000, 300, 1, sampling="poisson", neighbors="replace-one")
-    moments = GradientMoments(
-        given[0].n_parameters, schedule, clip_norm=0.7, moments=kind, moment_weight=0.3
-    )
+    factors = factors_of(*given, "softmax")
+    moments = moments_of(given[0].n_parameters, 2000, 300, 0.7, kind)
     found = moments.row([factors])
     full = moments.row_of_gradients(full_gradients(factors))
     np.testing.assert_allclose(found, full, rtol=1e-10, atol=1e-13)
@@ -184,9 +179,7 @@ def test_what_is_made_of_an_example_has_the_same_bits_in_any_company():
                 weights = memory[: len(parameters)]
                 weights[:] = parameters
                 with blas_threads(0), np.errstate(all="ignore"):
-                    part = factors_of(
-                        layout, weights, rows, targets[chosen], "tanh", loss
-                    )
+                    part = factors_of(layout, weights, rows, targets[chosen], loss)
                     numbers = [
                         *part.inputs,
                         *part.errors,
@@ -213,32 +206,25 @@ def test_bits_do_not_depend_on_company_on_older_processors(kernels):
 
 def test_an_example_whose_gradient_is_not_finite_counts_as_zero():
     layout, parameters, X, targets = problem((5, 4, 1), "squared", n=9)
-    schedule = Schedule(9, 9, 1, sampling="poisson", neighbors="replace-one")
-    moments = GradientMoments(
-        layout.n_parameters, schedule, clip_norm=1.0, moments="jme", moment_weight=0.5
-    )
+    moments = moments_of(layout.n_parameters, 9, 9, 1.0, "jme")
     X[2], X[5] = 1e300, 1e-300
     targets[7] = 1e200
     with np.errstate(all="ignore"):
-        factors = factors_of(layout, parameters, X, targets, "relu", "squared")
+        factors = factors_of(layout, parameters, X, targets, "squared")
         row = moments.row([factors])
         others = [0, 1, 3, 4, 5, 6, 8]
         rest = (layout, parameters, X[others], targets[others])
-        expected = moments.row([factors_of(*rest, "relu", "squared")])
+        expected = moments.row([factors_of(*rest, "squared")])
     assert np.isfinite(row).all()
     np.testing.assert_allclose(row, expected, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("activation", networks.ACTIVATIONS)
-def test_clipped_means_are_those_of_pytorch(activation):
+def test_clipped_means_are_those_of_pytorch():
     torch = pytest.importorskip("torch")
     sizes, clip = (6, 8, 4), 0.5
     layout, parameters, X, targets = problem(sizes, "softmax", n=30)
-    factors = factors_of(layout, parameters, X, targets, activation, "softmax")
-    schedule = Schedule(30, 30, 1, sampling="poisson", neighbors="replace-one")
-    moments = GradientMoments(
-        layout.n_parameters, schedule, clip_norm=clip, moments="jme", moment_weight=1.0
-    )
+    factors = factors_of(layout, parameters, X, targets, "softmax")
+    moments = moments_of(layout.n_parameters, 30, 30, clip, "jme", 1.0)
     found = moments.row([factors])[0] / np.repeat(
         [1.0, moments.weight], layout.n_parameters
     )
@@ -249,7 +235,7 @@ def test_clipped_means_are_those_of_pytorch(activation):
     for x, target in zip(X, targets, strict=True):
         values = torch.tensor(x)
         for layer in layers[:-1]:
-            values = getattr(torch, activation)(values @ layer[:-1] + layer[-1])
+            values = torch.tanh(values @ layer[:-1] + layer[-1])
         out = values @ layers[-1][:-1] + layers[-1][-1]
         label = torch.tensor(int(target.argmax()))
         loss = torch.nn.functional.cross_entropy(out, label)

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 from benchmark_scripts import load
-from network_tools import of_users
 
 from skdpspectral import LRSMLPRegressor
-from skdpspectral.neural_network import AlternatingAdam
 
 SIZES = load("network_sizes")
 PRINTED = {
@@ -36,10 +34,8 @@ def test_estimators_hold_as_many_numbers():
     rng = np.random.default_rng(0)
     X, y, users = rng.normal(size=(24, 3)), rng.normal(size=24), np.arange(24) % 4
     for rank, sparsity, prompt_size in ((2, 0.07, 1), (1, 5, 0), (1, 0.7, 0)):
-        how = of_users({"n_components": rank, "prompt_size": prompt_size})
-        solver = AlternatingAdam(n_rounds=5)
-        given = {"hidden_layer_sizes": 6, "sparsity": sparsity, "solver": solver}
-        model = LRSMLPRegressor(**how, **given, epsilon=None)
+        given = {"hidden_layer_sizes": 6, "prompt_size": prompt_size, "n_rounds": 5}
+        model = LRSMLPRegressor(rank, sparsity, **given, epsilon=None)
         model.fit(X, y, users=users)
         own = model._personal
         parts = (model.components_, own.weights, own.prompts, own.sparse)

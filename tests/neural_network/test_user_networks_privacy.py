@@ -11,12 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
-from network_tools import of_users
 from release_tools import record_releases
 from user_privacy import PLACES, STRANGERS, USERS, D, data, observed
 
 from skdpspectral import LRSMLPRegressor
-from skdpspectral.neural_network import AlternatingAdam
 from skdpspectral.neural_network import _kernels as networks
 
 SETTINGS = {
@@ -25,17 +23,15 @@ SETTINGS = {
     "central": {"shared_weights": "fixed", "sparsity": None, "fit_intercept": False},
     "prompts": {"shared_weights": "fixed", "sparsity": 0, "prompt_size": 2},
     "two layers, threads": {"hidden_layer_sizes": (3, 2), "n_jobs": 2},
-    "bounds": {"target_bounds": (-2, 2), "clip_norm": 0.1},
+    "clipped": {"clip_norm": 0.1},
     "nothing shared": {"n_components": 0, "sparsity": None},
 }
 
 
 def regressor(name, **parameters):
     given = {"sparsity": 2, "hidden_layer_sizes": 3, "user_feature": 0, "verbose": 1}
-    given |= SETTINGS[name] | parameters
-    steps = {"n_rounds": 2, "n_local_steps": 2, "n_own_steps": 3, "learning_rate": 0.1}
-    given["solver"] = AlternatingAdam(**steps | given.get("solver", {}))
-    return LRSMLPRegressor(**of_users(given))
+    given |= {"n_rounds": 2, "n_local_steps": 2, "n_own_steps": 3, "learning_rate": 0.1}
+    return LRSMLPRegressor(**given | SETTINGS[name] | parameters)
 
 
 @functools.cache
@@ -64,7 +60,7 @@ def test_all_that_is_public_is_a_function_of_the_releases(name):
 def test_shared_weights_are_steps_of_adam_by_releases_and_their_noise_alone():
     """Written down once more: what the noise adds to the squares is taken off."""
     steps = {"n_rounds": 3, "learning_rate": 0.2}
-    model = regressor("rank 3, replaced", solver=steps, verbose=0)
+    model = regressor("rank 3, replaced", **steps, verbose=0)
     with record_releases() as released:
         model.fit(*data())
     std = model.privacy_.mechanisms[0].noise_std
@@ -99,7 +95,7 @@ def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
             moves[key] = max(moves[key], np.linalg.norm(change))
     for mechanism in model.privacy_.mechanisms:
         one_user = mechanism.charged_sensitivity
-        one_user /= 1 + (model.solver.neighbors == "replace-one")
+        one_user /= 1 + (model.neighbors == "replace-one")
         # The charge is attained, and no more generous than the grid is coarse.
         assert 0.99 < moves[mechanism.name] <= one_user <= 1.01
 
@@ -108,7 +104,7 @@ def test_the_first_sum_is_of_gradients_of_mean_losses():
     """Of linear models that begin alike, by hand, far below the norm of clipping."""
     X, y = table(USERS)
     steps = {"n_rounds": 1, "n_local_steps": 1}
-    model = regressor("usual", hidden_layer_sizes=[], solver=steps, clip_norm=1e3)
+    model = regressor("usual", hidden_layer_sizes=[], **steps, clip_norm=1e3)
     U = model._statistic(D).rules.first_U[:, 0]
     expected = np.zeros(D + 1)
     for user in USERS:
@@ -132,29 +128,6 @@ def test_the_number_of_rounds_is_as_planned_for_any_data():
             model.fit(X, targets)
         assert list(released) == [m.name for m in model.privacy_.mechanisms]
         assert model.n_iter_ == len(released) == 2
-
-
-class ChangesItsMind:
-    """A number that another thread's change of parameters arrives with."""
-
-    def __init__(self, model, value):
-        self.model, self.value = model, value
-
-    def __float__(self):
-        self.model.set_params(epsilon=None)
-        return self.value
-
-
-def test_what_was_charged_says_whether_a_fit_is_private():
-    """And not what parameters have become since: nothing of the targets is public."""
-    X, y = table(USERS)
-    model = regressor("usual", verbose=0)
-    targets = y.astype(object)
-    targets[3] = ChangesItsMind(model, float(y[3]))
-    model.fit(X, targets)
-    assert model.epsilon is None
-    assert model.privacy_.private
-    assert (model.target_center_, model.target_scale_) == (0.0, 1.0)
 
 
 def test_unknown_users_and_those_of_a_published_model_have_the_shared_network():

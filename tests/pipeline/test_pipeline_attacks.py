@@ -80,7 +80,7 @@ class Spy:
 
     def __init__(self, monkeypatch):
         self.steps = {}
-        real = skdpspectral.accounting._ledger.planned_fits.StepShare.claim
+        real = skdpspectral.accounting._ledger.context.StepShare.claim
         spy = self
 
         def claim(share, plan, n_public):
@@ -88,7 +88,7 @@ class Spy:
             return real(share, plan, n_public)
 
         monkeypatch.setattr(
-            skdpspectral.accounting._ledger.planned_fits.StepShare, "claim", claim
+            skdpspectral.accounting._ledger.context.StepShare, "claim", claim
         )
 
 

@@ -37,7 +37,7 @@ from skdpspectral import (
 from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
-from skdpspectral.neural_network import Adam, AlternatingAdam
+from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
 
 N = 200
@@ -223,8 +223,8 @@ def embedding(user, item):
 def samples_of_users():
     from skdpspectral import LRSMLPRegressor
 
-    solver = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5)
-    return LRSMLPRegressor(solver=solver, noise_seed=0, user_feature=0)
+    steps = {"n_rounds": 3, "n_local_steps": 2, "n_own_steps": 5}
+    return LRSMLPRegressor(**steps, noise_seed=0, user_feature=0)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -24,7 +24,7 @@ from skdpspectral import (
 )
 from skdpspectral._base.estimator import OutputUnits
 from skdpspectral.accounting import calibrate_gaussian
-from skdpspectral.accounting._ledger.planned_fits import StepShare
+from skdpspectral.accounting._ledger.context import StepShare
 from skdpspectral.mechanisms import SampledGaussian, ThresholdedGaussian
 from skdpspectral.pipeline import make_private_pipeline
 

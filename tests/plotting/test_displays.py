@@ -18,7 +18,7 @@ from skdpspectral import (
 from skdpspectral._linalg import eigen
 from skdpspectral._statistics.moments import Rows
 from skdpspectral.audit import audit_in_few_fits, pairs_of_features
-from skdpspectral.covariance import AssumeCentered, JointMoments, Window
+from skdpspectral.covariance import JointMoments, Window
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.plotting import (
     AuditDisplay,
@@ -213,7 +213,7 @@ def test_bands_of_streams_cover_as_many_exact_means_as_they_say(workload):
 @pytest.mark.parametrize(
     ("moments", "given", "message"),
     [
-        (AssumeCentered(), {}, "moments"),
+        ("assume-centered", {}, "moments"),
         (JointMoments(second_workload=Window(5)), {}, "moments"),
         ("jme", {"confidence": 1.0}, "confidence must be"),
         ("jme", {"line_width": 1}, "line_width"),

@@ -1,6 +1,5 @@
 """Tables that private fits once lost without a word, or that ended a process."""
 
-import datetime
 import warnings
 from decimal import Decimal
 
@@ -19,8 +18,7 @@ from skdpspectral import (
     NoisyFitWarning,
     PrivacyAccountant,
 )
-from skdpspectral._statistics.scale_windows import ScaleWindows
-from skdpspectral.preprocessing._columns import text_of
+from skdpspectral._statistics.windows import ScaleWindows
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 
@@ -115,30 +113,6 @@ def test_the_number_of_unseen_features_is_said(model, consequence):
 # -- values that are not text ----------------------------------------------------------
 
 
-KNOWN = [
-    (pd.Interval(0, 10), "(0, 10]"),
-    (pd.Period("2020-01", "M"), "2020-01"),
-    (pd.Timedelta("1h"), "0 days 01:00:00"),
-    (datetime.time(12, 30), "12:30:00"),
-    (np.timedelta64("NaT"), None),
-]
-
-
-@pytest.mark.parametrize(("value", "text"), KNOWN, ids=repr)
-def test_values_of_known_types_are_categories(value, text):
-    assert text_of(value) == text
-
-
-def test_intervals_are_found_and_may_be_given():
-    values = np.random.default_rng(0).normal(40.0, 9.0, 3000)
-    X = pd.DataFrame({"age": pd.cut(values, [0, 30, 50, 100])})
-    texts = ["(0, 30]", "(30, 50]", "(50, 100]"]
-    found = DPTableVectorizer(noise_seed=0).fit(X)
-    assert found.categories_ == {"age": sorted(texts)}
-    given = DPTableVectorizer(categories={"age": texts}).fit(X)
-    assert given.transform(X)[:, :3].sum() == len(X)
-
-
 @pytest.mark.parametrize(
     ("column", "texts"),
     [
@@ -146,9 +120,7 @@ def test_intervals_are_found_and_may_be_given():
         (np.arange(4) > 2, ["yes", "no"]),
         (np.arange(4) * 1.0, ["yes", "no"]),
         (pd.array([1, None, 2, 3], dtype="Int64"), ["a"]),
-        (pd.cut(np.arange(4), 2), ["young", "old"]),
         (pd.Series(np.arange(4)).astype("category"), ["low", "high"]),
-        (pd.date_range("2020-01-01", periods=4), ["winter"]),
     ],
     ids=lambda value: str(getattr(value, "dtype", "")),
 )
@@ -158,6 +130,31 @@ def test_given_categories_that_cannot_occur_are_refused(column, texts):
     with pytest.raises(ValueError, match=r"no value of column 'a'.*astype\(str\)"):
         model.fit(pd.DataFrame({"a": column}))
     assert not len(accountant.ledger)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.cut(np.arange(4), 2),
+        pd.date_range("2020-01-01", periods=4),
+        pd.Series(pd.date_range("2020-01-01", periods=4)).astype("category"),
+        pd.timedelta_range("1D", periods=4),
+        pd.period_range("2020-01", periods=4, freq="M"),
+    ],
+    ids=lambda value: str(value.dtype),
+)
+@pytest.mark.parametrize(
+    "named", [{"categories": {"a": "find"}}, {"user_feature": "a"}]
+)
+def test_dates_and_intervals_are_no_categories_and_no_ids(column, named):
+    accountant = PrivacyAccountant()
+    X = pd.DataFrame({"a": column})
+    with pytest.raises(ValueError, match=r"'a' .*dtype.*astype\(str\)"):
+        DPTableVectorizer(accountant=accountant, **named).fit(X)
+    assert not len(accountant.ledger)
+    texts = DPTableVectorizer(epsilon=None, **named).fit(X.astype(str))
+    with pytest.raises(ValueError, match=r"'a' .*dtype"):
+        texts.transform(X)
 
 
 @pytest.mark.parametrize("make", [float, Decimal], ids=["float", "decimal"])

@@ -159,7 +159,7 @@ def test_a_mean_at_the_edge_shows_nothing():
             return released.copy()
 
     spreads = Spreads(np.ones(3, bool), *np.ones((3, 3)))
-    found = moments.run(Answer(), np.zeros((n, 3)), None, np.zeros(3), spreads)
+    found = moments.run(Answer(), np.zeros((n, 3)), np.zeros(3), spreads)
     assert found.seen.tolist() == [False, False, True]
 
 

@@ -19,9 +19,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral._tables.pairs import PairOrder, PairWalk
-from skdpspectral.preprocessing._columns import (
-    text_of,
-)
+from skdpspectral.preprocessing._columns import text_of
 
 N = 4000
 
@@ -173,7 +171,6 @@ TEXTS = [
     (float("nan"), None),
     (pd.NA, None),
     (pd.NaT, None),
-    (np.datetime64("NaT"), None),
     (1, "1"),
     (1.0, "1"),
     (-0.0, "0"),
@@ -185,7 +182,6 @@ TEXTS = [
     (np.str_("b"), "b"),
     ("\ud800", "\\ud800"),
     (float("inf"), "inf"),
-    (pd.Timestamp("2020-01-02"), "2020-01-02T00:00:00"),
 ]
 
 
@@ -264,14 +260,6 @@ def test_ids_of_users_are_passed_on():
     assert model.transform(X)[0, 1] == -1.0
 
 
-def test_indicators_are_beside_numbers_and_dates():
-    X = table()[["age", "seen"]]
-    made = DPTableVectorizer(epsilon=8.0, add_indicator=True)
-    made = made.set_output(transform="pandas").fit_transform(X)
-    for name in X:
-        assert (made[f"{name}_missing"] == X[name].isna()).all()
-
-
 def test_names_differ_whatever_categories_and_columns_are_called():
     values = ["rare", "missing", "Graz"] * 300
     X = pd.DataFrame({"city": values, "city_Graz": values, "city_rare": values})
@@ -286,7 +274,7 @@ def test_names_differ_whatever_categories_and_columns_are_called():
 @OPEN
 def test_a_row_is_transformed_by_itself():
     X = table()
-    model = fitted(X, add_indicator=True, noise_seed=0)
+    model = fitted(X, noise_seed=0)
     alone = np.concatenate([model.transform(X[i : i + 1]) for i in range(30)])
     assert np.array_equal(model.transform(X[:30]), alone)
     assert np.array_equal(model.transform(X[:30][::-1])[::-1], alone)
@@ -342,11 +330,6 @@ def test_budgets_are_shared_by_columns():
         fit = DPTableVectorizer(epsilon=1.0, delta=1e-6).fit(X)
     assert len(accountant.ledger) == 1
     assert fit.privacy_ == model.plan_for(X)
-    assert (
-        accountant.total_epsilon() <= 1.0
-        if hasattr(accountant, "total_epsilon")
-        else True
-    )
     with pytest.raises(PrivacyBudgetError), accountant:
         DPTableVectorizer(epsilon=0.3).fit(X)
 

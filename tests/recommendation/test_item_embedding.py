@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
-from skdpspectral.recommendation import _estimator
 from skdpspectral.recommendation import _kernels as user_item
+from skdpspectral.recommendation import _ratings
 from skdpspectral.recommendation._kernels import MOST_RATERS, STEP, RatingsBlock
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -121,7 +121,7 @@ def test_as_many_users_as_sums_are_exact_for(monkeypatch):
     model = DPItemEmbedding(method="residuals", epsilon=1e3, rating_range=(1, 5))
     mechanism = model.privacy_plan(2)["second_moment"]
     assert MOST_RATERS / mechanism.grid <= 2.0**51  # nothing is clamped
-    monkeypatch.setattr(_estimator, "MOST_RATERS", 2)
+    monkeypatch.setattr(_ratings, "MOST_RATERS", 2)
     accountant = PrivacyAccountant()
     model = DPItemEmbedding(items=[1], accountant=accountant, rating_range=(1, 5))
     model.fit([[0, 1], [1, 1]], [1, 2])

@@ -1,7 +1,6 @@
 """DPMatrixFactorization: predictions, lists, users' models, files, and how well."""
 
 import pickle
-import sys
 
 import numpy as np
 import pandas as pd
@@ -173,46 +172,6 @@ def test_who_has_seen_all_is_told_so():
     rows = np.column_stack([np.zeros(60, int), RATINGS.item_ids])
     model.personalize(rows, np.full(60, 3.0))
     assert (model.recommend([0], 3)[1] == -np.inf).all()
-
-
-def test_lists_as_a_frame_have_ratings_on_the_scale():
-    model = MODEL.publish().personalize(X[X[:, 0] < 9], Y[X[:, 0] < 9])
-    all_rated = np.column_stack([np.full(60, -3), RATINGS.item_ids])
-    model.personalize(all_rated, np.full(60, 3.0))
-    users = [1, -3, 2, -7]  # the second has seen all, and the last is unknown
-    items, scores = model.recommend(users, 4)
-    frame = model.recommend(users, 4, as_frame=True)
-    assert list(frame) == ["user_id", "rank", "item_id", "rating", "score"]
-    kept = np.isfinite(scores)
-    assert frame["user_id"].tolist() == np.repeat(users, kept.sum(axis=1)).tolist()
-    assert frame["item_id"].tolist() == items[kept].tolist()
-    assert frame["score"].tolist() == scores[kept].tolist()
-    assert (frame["score"] > 5).any()  # popularity counts: not on the scale
-    assert frame["rank"].tolist() == (kept * np.arange(1, 5))[kept].tolist()
-    rows = frame[["user_id", "item_id"]].to_numpy()
-    assert np.array_equal(frame["rating"], model.predict(rows))
-    assert frame["rating"].between(1, 5).all()
-    assert frame["user_id"].dtype == np.int64
-
-
-def test_a_frame_has_the_names_of_the_columns_and_no_rating_of_clicks():
-    table = pd.DataFrame({"who": ["ann", "bob"], "what": ["a", "b"]})
-    names = {"user_feature": "who", "item_feature": "what", "rating_feature": "stars"}
-    model = DPMatrixFactorization(
-        items=["a", "b"], **{"rating_range": (1, 5), **names}
-    ).fit(table, [5.0, 1.0])
-    frame = model.recommend(["ann"], as_frame=True)
-    assert list(frame) == ["who", "rank", "what", "stars", "score"]
-    assert frame[["who", "what"]].to_numpy().tolist() == [["ann", "b"]]
-    clicks = clone(model).set_params(implicit=True).fit(table)
-    frame = clicks.recommend(["ann"], as_frame=True)
-    assert list(frame) == ["who", "rank", "what", "score"]
-
-
-def test_frames_need_pandas(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas"):
-        MODEL.recommend([1], as_frame=True)
 
 
 def test_lists_of_everybody_are_said_to_be():

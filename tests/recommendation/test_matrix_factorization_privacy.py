@@ -222,8 +222,7 @@ MODULES = (
     "recommendation._kernels",
     "recommendation._item_models",
     "recommendation._ratings",
-    "recommendation._estimator",
-    "recommendation._matrix_factorization",
+    "recommendation._estimators",
 )
 
 
@@ -392,7 +391,7 @@ MUTANTS = {
     ),
     "users' models published": (
         check_public,
-        "recommendation._matrix_factorization",
+        "recommendation._estimators",
         (
             "    self._personal = self._fitted_users(rows, index)\n        return",
             "    self.models_ = self._personal = self._fitted_users(rows, index)\n"

@@ -8,13 +8,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyarrow import dataset, parquet
+from pyarrow import dataset
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
 from skdpspectral._tables import files
-from skdpspectral._tables import table as tables
 from skdpspectral.datasets import make_ratings
 from skdpspectral.recommendation._kernels import UserRatings
 from skdpspectral.recommendation._ratings import _by_place
@@ -143,7 +142,6 @@ def sources(folder):
         "a path": (path,),
         "a string": (str(path),),
         "a folder": (folder / "many",),
-        "a file": (parquet.ParquetFile(path),),
         "a data set": (dataset.dataset(folder / "many"),),
         "a file and ratings beside it": (path, Y),
         "memory maps": (mapped, np.load(folder / "y.npy", mmap_mode="r")),
@@ -155,7 +153,7 @@ def sources(folder):
 @pytest.mark.filterwarnings("ignore:columns of X besides:UserWarning")
 @pytest.mark.parametrize("rows", [100, 1 << 18])
 def test_files_and_memory_maps_give_the_bits_of_arrays(stored, monkeypatch, rows):
-    monkeypatch.setattr(tables, "_PART_ROWS", rows)
+    monkeypatch.setattr(files, "_PART_ROWS", rows)
     monkeypatch.setattr(files, "_BATCH_NUMBERS", 3 * rows)
     for name, arguments in sources(stored).items():
         model = clone(MODEL).fit(*arguments)

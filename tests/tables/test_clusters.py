@@ -15,8 +15,6 @@ from skdpspectral import (
     DPItemEmbedding,
     DPMatrixFactorization,
     DPStandardScaler,
-    FederatedDPPCA,
-    LRSRegressor,
     PrivacyAccountant,
 )
 from skdpspectral._linalg.walks import (
@@ -30,7 +28,6 @@ from skdpspectral._tables import clusters as cluster_rows
 from skdpspectral._tables.clusters import cluster_table
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import SpikedPCA
-from skdpspectral.linear_model import UserIntercept
 from skdpspectral.sensitivity import summation_error
 
 dask = pytest.importorskip("dask")
@@ -90,11 +87,6 @@ def fits():
         frame = dd.from_pandas(RATINGS, npartitions=3)
         data, distant = ratings(kind), ratings(kind, frame)
         yield f"{kind.__name__} {parameters}", model, data, distant, {}
-    levels = {"fit_intercept": UserIntercept(ridge=2.0)}
-    for parameters in ({}, levels):
-        model = LRSRegressor(1, 2, noise_seed=SEED, **parameters)
-        targets = da.from_array(y, chunks=999)
-        yield f"lrs {parameters}", model, (OWN, y), (OWN, targets), {"users": USERS}
 
 
 FITS = {name: rest for name, *rest in fits()}
@@ -139,8 +131,7 @@ def test_a_cluster_releases_what_memory_does(name, monkeypatch):
         wanted = outcome(model, *here, **given)
         assert not jobs
         check_same(wanted, outcome(model, *distant(there), **given))
-    users = name.startswith(("lrs", "DP"))  # whose rows are brought here
-    assert bool(jobs) != users
+    assert bool(jobs) != name.startswith("DP")  # whose columns are brought here
     for job in jobs:
         check_public(job, SEED, len(here[0]))
 
@@ -196,48 +187,6 @@ def _arrays(found):
     if isinstance(found, (list, tuple)):
         return [array for part in found for array in _arrays(part)]
     return [found]
-
-
-def test_users_of_frames_and_offsets():
-    frame = pd.DataFrame(OWN, columns=list("abcdef"))
-    frame["user"] = [f"user {user}" for user in USERS]
-    targets = pd.Series(y)
-    distant_frame = dd.from_pandas(frame, npartitions=3)
-    model = LRSRegressor(
-        1,
-        2,
-        noise_seed=1,
-        user_feature="user",
-        fit_intercept=UserIntercept(offset_feature="b"),
-        neighbors="replace-one",
-    )
-    with quiet():
-        wanted = outcome(model, frame, y)
-        own = frame[frame.user == "user 3"]
-        predicted = model.predict(own)
-        found = outcome(model, distant_frame, dd.from_pandas(targets, npartitions=3))
-        check_same(wanted, found)
-        np.testing.assert_array_equal(model.predict(own), predicted)
-
-
-def test_what_has_a_number_a_row_is_made_of_rows_that_are_brought_here():
-    """Predictions, scores and projections of rows on a cluster, and own models."""
-    rows = np.column_stack([USERS, OWN])
-    distant_rows = da.from_array(rows, chunks=(2000, P + 1))
-    distant_y, distant_users = (da.from_array(a, chunks=2000) for a in (y, USERS))
-    with quiet():
-        model = LRSRegressor(user_feature=0, noise_seed=1).fit(rows, y)
-        np.testing.assert_array_equal(model.predict(distant_rows), model.predict(rows))
-        assert model.score(distant_rows, distant_y) == model.score(rows, y)
-        beside = LRSRegressor(noise_seed=1).fit(OWN, y, users=USERS)
-        found = beside.predict(distant_rows[:, 1:], users=distant_users)
-        np.testing.assert_array_equal(found, beside.predict(OWN, users=USERS))
-        own = USERS == 3
-        model.personalize(distant_rows[own], distant_y[own])
-        rows[:, 0] %= 3
-        pca = FederatedDPPCA(client_feature=0, noise_seed=1).fit(rows)
-        found = pca.transform(da.from_array(rows, chunks=(2000, P + 1)))
-        np.testing.assert_array_equal(found, pca.transform(rows))
 
 
 def test_ratings_are_predicted_and_embedded_of_rows_that_are_brought_here():

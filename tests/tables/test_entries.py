@@ -27,8 +27,7 @@ from skdpspectral import (
     PrivacyAccountant,
     SparseDPPCA,
 )
-from skdpspectral._tables.columns import read_entries
-from skdpspectral._tables.ids import encode_ids
+from skdpspectral._tables.columns import encode_ids, read_entries
 from skdpspectral._tables.table import check_targets, deferred_targets, read_users
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSplit
@@ -530,7 +529,7 @@ GIVEN |= {"entries", "predicted", "ratings"}
 ALLOWED = {
     # The reader, and that of parameters.
     "_tables/columns.py": {
-        *("objects", "_entries", "as_numbers", "as_array"),
+        *("objects", "_entries", "as_numbers", "as_array", "_own_shape"),
         "read_column",
     },
     "_tables/files.py": {"_mapped_rows"},

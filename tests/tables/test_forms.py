@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from skdpspectral import (
     DPPCA,
+    DPAdamRegressor,
     DPCovariance,
     DPRidge,
     DPRidgeClassifier,
@@ -111,7 +112,7 @@ def opened(request, tmp_path, monkeypatch):
         table = pa.Table.from_pandas(frame, preserve_index=False)
         if request.param == "file":
             pq.write_table(table, tmp_path / "X.parquet", row_group_size=7001)
-            return pq.ParquetFile(tmp_path / "X.parquet")
+            return ds.dataset(tmp_path / "X.parquet")
         (tmp_path / "files").mkdir()
         for k, start in enumerate(range(0, len(frame), 15_000)):
             part = tmp_path / "files" / f"{k}.parquet"
@@ -169,13 +170,17 @@ def test_what_rows_a_dataset_has_is_known(tmp_path):
         DPPCA().fit(rows.filter(ds.field("a") > 0))
     with pytest.raises(ValueError, match="parquet files"):
         DPPCA().fit(ds.dataset(table))
+    with pytest.raises(TypeError, match=r"ParquetFile: pass pyarrow.dataset"):
+        DPPCA().fit(pq.ParquetFile(tmp_path / "X.parquet"))
+    with pytest.raises(ValueError, match=r"pyarrow.parquet.read_table"):
+        DPAdamRegressor(target_bounds=(0, 1)).fit(rows, np.zeros(100))
 
 
 def test_a_file_that_is_cut_off(tmp_path):
     file = tmp_path / "X.parquet"
     pq.write_table(pa.Table.from_pandas(FRAME, preserve_index=False), file)
-    rows = parquet(pq.ParquetFile(file)).rows()
-    rows._groups[0] = rows._groups[0][0], lambda **how: iter(())
+    rows = parquet(ds.dataset(file)).rows()
+    rows._source.batches = lambda group: iter(())
     with pytest.raises(ValueError, match=r"could not be read|has changed"):
         rows[0:10]
     with pytest.raises(TypeError, match="cannot be copied"):

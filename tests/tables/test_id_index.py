@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdpspectral._tables.ids import IdIndex
+from skdpspectral._tables.columns import IdIndex
 
 IDS = {
     "integers": [30, 10, 20],
@@ -202,5 +202,5 @@ def test_ids_of_other_types_that_are_joined_stay_apart(kind):
     large = [2**60, 2**60 + 1]
     new = np.array([7, 9] if kind is float else [2**60 + 2, 2**60 + 3], dtype=kind)
     joined = IdIndex(np.array(large), "users").joined(new)
-    found = joined.find([*large, *new.tolist()], "users")
+    found = joined.find([*large, *map(int, new)], "users")
     np.testing.assert_array_equal(found, [0, 1, 2, 3])

@@ -6,8 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from skdpspectral.sensitivity import joint_moment_ratio, joint_moments_sensitivity
-from skdpspectral.sensitivity._moments import FREE_WEIGHT, FREE_WEIGHT_1D
+from skdpspectral.sensitivity import (
+    FREE_WEIGHT,
+    FREE_WEIGHT_1D,
+    joint_moment_ratio,
+    joint_moments_sensitivity,
+)
 
 
 @functools.cache

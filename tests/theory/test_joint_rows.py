@@ -29,10 +29,14 @@ SIZES = np.array([0.0, 1.0, -1.0, 0.3, 37.0, -1e6, 1e300, 1.7e308, 5e-324])
 NO_LIMITS = (np.full(3, -np.inf), np.full(3, np.inf))
 
 
+def linear(n_features):
+    return kernels.Basis(np.zeros(n_features, dtype=bool), 0, 0)
+
+
 def images(rows, limits=NO_LIMITS, weight=1.0, radius=2.0):
     columns = np.array([0, 2, 3])
     scale, center = np.array([1.0, 1e3, 1.0]), np.array([0.0, 5.0, -2.0])
-    standard = StandardRows(columns, 1, limits, center, scale)
+    standard = StandardRows(columns, 1, limits, center, scale, linear(4))
     return bounded_joint_rows(rows, standard, radius, weight)
 
 
@@ -55,7 +59,7 @@ def test_no_replaced_row_moves_a_moment_further_than_the_lemma(limits, weight):
 def standard_map():
     """Of two features and two targets."""
     columns, limits = np.array([0, 2, 3, 4]), (np.full(4, -40.0), np.full(4, 40.0))
-    return StandardRows(columns, 2, limits, np.zeros(4), np.ones(4))
+    return StandardRows(columns, 2, limits, np.zeros(4), np.ones(4), linear(5))
 
 
 def adversarial_rows(n_rows):
@@ -95,7 +99,7 @@ class Kept:
     def __init__(self, statistic):
         self.plan = {statistic.name: statistic.mechanisms(1.0)[0]}
 
-    def __call__(self, name, value):
+    def __call__(self, name, value, overwrite=False):
         self.value = value.copy()
         return value
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from skdpspectral import DPAdamRegressor, PrivacyLeakWarning
 from skdpspectral._release.noise import Coins
-from skdpspectral._tables.ids import UserDraw, UserRows
+from skdpspectral._tables.columns import UserDraw, UserRows
 
 # Of a chi-squared test whose seed is fixed: a false alarm would be found at once.
 LEVEL = 1e-6

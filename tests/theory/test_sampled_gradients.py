@@ -7,18 +7,16 @@ import pytest
 from scipy.special import log_ndtr
 
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta
-from skdpspectral.accounting._composition import composed_epsilon, sampled_gaussian
-from skdpspectral.accounting._curves import (
+from skdpspectral.accounting._composition import (
+    composed_epsilon,
     joining_deltas,
     leaving_deltas,
     replaced_deltas,
+    sampled_gaussian,
 )
 from skdpspectral.mechanisms import Neighbors, SampledGaussian, SubsampledGaussian
-from skdpspectral.neural_network._gradient_moments import (
-    MOMENTS,
-    GradientMoments,
-    Schedule,
-)
+from skdpspectral.neural_network import Adam
+from skdpspectral.neural_network._adam import MOMENTS, Optimization
 from skdpspectral.sensitivity import (
     clipped_moments_sensitivity,
     gradient_moments_sensitivity,
@@ -30,8 +28,9 @@ C = 1.5  # bound on norms
 
 
 def moments_of(kind, n, size, nu, *, p=3, sampling="poisson", neighbors="replace-one"):
-    schedule = Schedule(n, size, 1, sampling=sampling, neighbors=neighbors)
-    return GradientMoments(p, schedule, clip_norm=C, moments=kind, moment_weight=nu)
+    adam = Adam(sampling=sampling, neighbors=neighbors, moments=kind)
+    adam.set_params(moment_weight=nu or "auto")
+    return Optimization(adam, p, n, batch_size=size, n_epochs=1, clip_norm=C)
 
 
 def gradients_of(rng, m, p):
@@ -85,9 +84,9 @@ def test_no_example_moves_a_row_by_more_than_was_planned(kind, m):
             Neighbors.ZERO_OUT_ONE: joined,
             Neighbors.REPLACE_ONE: np.linalg.norm(rows[0] - rows[1]),
         }
-        assert joined <= moments.sampled(1.0)[0].sensitivity * (1 + 1e-9)
+        assert joined <= moments.sampled_step(1.0).sensitivity * (1 + 1e-9)
         for neighbors, distance in moved.items():
-            claimed = moments._moved(neighbors)
+            claimed = moments.moved(neighbors)
             assert distance <= claimed * (1 + 1e-9)
             found[neighbors] = max(found[neighbors], distance / claimed)
     # The search would see a claim that is a tenth too low.
@@ -99,10 +98,10 @@ def test_a_row_may_hold_all_examples_and_its_rounding_is_paid_for():
     n, m = 512, 8
     moments = moments_of("pp", n, m, 0.0)
     row = moments.row_of_gradients(np.tile([9.0 * C, 0.0, 0.0], (n, 1)))
-    (mechanism,) = moments.sampled(1.0)
+    mechanism = moments.sampled_step(1.0)
     assert 0.999 * mechanism.magnitude < row.max() <= mechanism.magnitude
     for p in (3, 10**6):
-        (mechanism,) = moments_of("pp", n, m, 0.0, p=p).sampled(1.0)
+        mechanism = moments_of("pp", n, m, 0.0, p=p).sampled_step(1.0)
         # As far as lengths of so many entries may be off, wherever they are found.
         assert mechanism.summation_error >= mechanism.magnitude * p * 2.0**-53
 

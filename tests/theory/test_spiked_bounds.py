@@ -13,10 +13,10 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
+from skdpspectral import sensitivity as _spiked_sensitivity
 from skdpspectral.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.mechanisms import PrivacyPlan
-from skdpspectral.sensitivity import _spiked as _spiked_sensitivity
 from skdpspectral.sensitivity import (
     paper_projector_sensitivity,
     spiked_moment_sensitivity,

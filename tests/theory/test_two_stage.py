@@ -58,7 +58,7 @@ class Answers:
 def test_no_replacement_moves_the_votes_further():
     rng = np.random.default_rng(3)
     components = np.eye(1, 3)
-    scales = PrivateScales(20, 3, (1e-6, 1e6), None, None)
+    scales = PrivateScales(20, 3)
     plan = scales.mechanisms(1.0)
     assert plan[0].sensitivity == vote_sensitivity(2, "replace-one") == math.sqrt(2)
     assert [m.mu for m in plan] == pytest.approx(split_mu(1.0, [1 / 12] * 12))
@@ -90,7 +90,7 @@ def test_scales_of_normal_rows_without_noise():
     p, rank, signal, noise = 12, 2, 8.0, 0.5
     sizes = np.r_[np.full(rank, signal + noise), np.full(p - rank, noise)]
     X = rng.standard_normal((200_000, p)) * np.sqrt(sizes)
-    scales = PrivateScales(len(X), p, (1e-6, 1e6), None, None)
+    scales = PrivateScales(len(X), p)
     release = Answers(Exact(m.name, m.shape) for m in scales.mechanisms(1.0))
     found = scales.run(release, terms(X[:70_000], X[70_000:]), np.eye(2, p))
     assert found.signal == pytest.approx(signal, rel=0.03)
@@ -101,7 +101,7 @@ def test_the_bisection_is_that_of_sorted_lengths():
     """Counts on a dyadic grid answer as counting anew at every step would."""
     rng = np.random.default_rng(5)
     X = rows_of_all_lengths(rng, 501, 3)
-    scales = PrivateScales(501, 3, (1e-4, 1e4), None, 1.0)
+    scales = PrivateScales(501, 3, (1e-4, 1e4))
     release = Answers(scales.mechanisms(1.0))
     scales.run(release, terms(X), np.eye(1, 3))
     logs = np.log(X[:, 0] ** 2, where=X[:, 0] != 0, out=np.full(501, -np.inf))
@@ -109,7 +109,7 @@ def test_the_bisection_is_that_of_sorted_lengths():
     for votes in release.values:
         middle = 0.5 * (low + high)
         expected = np.sum(logs <= middle) - 0.5 * 501
-        assert votes == expected
+        assert votes[0] == expected
         low, high = (low, middle) if expected > 0 else (middle, high)
 
 

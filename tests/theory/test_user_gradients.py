@@ -3,19 +3,17 @@
 import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
-from network_tools import of_users
 
 from skdpspectral import LRSMLPRegressor
-from skdpspectral.neural_network import AlternatingAdam
 from skdpspectral.sensitivity import sum_sensitivity
 
 D = 3
 
 
 def regressor(**parameters):
-    solver = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=1)
-    given = {"hidden_layer_sizes": 4, "sparsity": 2, "user_feature": 0}
-    return LRSMLPRegressor(**of_users(given | {"solver": solver} | parameters))
+    given = {"n_rounds": 3, "n_local_steps": 2, "n_own_steps": 1}
+    given |= {"hidden_layer_sizes": 4, "sparsity": 2, "user_feature": 0}
+    return LRSMLPRegressor(**given | parameters)
 
 
 def sums(users, **parameters):
@@ -80,14 +78,8 @@ def test_clips_below_all_norms_are_of_no_consequence():
 
 def test_contributions_are_gradients_by_the_shared_weights_before_the_last_step():
     """By differences, of networks written down once more; the first step is of Adam."""
-    solver = AlternatingAdam(n_rounds=1, n_local_steps=2, user_learning_rate=0.1)
-    given = {
-        "n_components": 2,
-        "sparsity": 0,
-        "fit_intercept": False,
-        "clip_norm": 10.0,
-    }
-    given |= {"hidden_layer_sizes": 2, "solver": solver, "clip_norm": 10.0}
+    given = {"n_components": 2, "sparsity": 0, "fit_intercept": False, "n_rounds": 1}
+    given |= {"hidden_layer_sizes": 2, "clip_norm": 10.0}
     model, users = regressor(**given), alike(3, 5, D)
     U = model._statistic(D).rules.first_U
 

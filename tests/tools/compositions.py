@@ -36,7 +36,6 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.linear_model import UserIntercept
-from skdpspectral.neural_network import AlternatingAdam
 
 # Users (or clients) and items in front, so that one table serves every estimator.
 N_ROWS, N_CLIENTS = 120, 4
@@ -82,14 +81,14 @@ RECOMMENDER = DPMatrixFactorization(
     1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
 )
 CLICKS = clone(RECOMMENDER).set_params(implicit=True)
-FEW_STEPS = AlternatingAdam(n_rounds=2, n_local_steps=1, n_own_steps=2)
+FEW_STEPS = {"n_rounds": 2, "n_local_steps": 1, "n_own_steps": 2}
 NETWORKS = [
     DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2),
     # Of so few rows it releases a constant.
     DPRidge(alpha=1.0, bounds=(-9, 9), target_bounds=(-9, 9)),
     DPRidgeClassifier(alpha=1.0, bounds=(-9, 9), classes=[0, 1]),
     DPAdamClassifier(n_epochs=2, classes=[0, 1]),
-    LRSMLPRegressor(hidden_layer_sizes=2, user_feature=0, solver=FEW_STEPS),
+    LRSMLPRegressor(hidden_layer_sizes=2, user_feature=0, **FEW_STEPS),
 ]
 REGRESSORS = (
     LRSMLPRegressor,

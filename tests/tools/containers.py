@@ -71,10 +71,10 @@ def _arrow(X):
 
 
 def _parquet_file(X, folder):
-    from pyarrow import parquet
+    from pyarrow import dataset, parquet
 
     parquet.write_table(_arrow(X), folder / "X.parquet", row_group_size=701)
-    return parquet.ParquetFile(folder / "X.parquet")
+    return dataset.dataset(folder / "X.parquet")
 
 
 def _parquet_files(X, folder):

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 from skdpspectral._release import noise
-from skdpspectral._tables import ids
+from skdpspectral._tables import columns as ids
 
 _order, _shares = noise.Coins.secret_order, noise.Coins.shares
 _begin, _rows = ids.UserDraw.__init__, ids.UserDraw.rows

@@ -23,7 +23,6 @@ from skdpspectral import (
     SparseDPPCA,
     SpikedPCA,
 )
-from skdpspectral.neural_network import AlternatingAdam
 
 # A value and an id that no message may quote.
 SECRET = 7321.0625
@@ -35,7 +34,7 @@ RATINGS = np.column_stack([IDS, np.arange(60) % 5])
 STARS = 1.0 + np.arange(60) % 5
 TARGETS = ROWS[:, 1].copy()
 LABELS = np.arange(60) % 2
-OWN = AlternatingAdam(n_rounds=1, n_local_steps=1, n_own_steps=1)
+OWN = {"n_rounds": 1, "n_local_steps": 1, "n_own_steps": 1}
 
 
 class Entry(NamedTuple):
@@ -74,7 +73,7 @@ ENTRIES = {
         Entry(DPAdamRegressor(target_bounds=(-1, 1)), y=TARGETS),
         Entry(LRSRegressor(), ROWS, TARGETS, USERS, "user"),
         Entry(
-            LRSMLPRegressor(hidden_layer_sizes=2, solver=OWN),
+            LRSMLPRegressor(hidden_layer_sizes=2, **OWN),
             ROWS,
             TARGETS,
             USERS,

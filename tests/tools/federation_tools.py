@@ -1,12 +1,20 @@
 """Small federations for tests."""
 
 import dataclasses
+from hashlib import sha256
 
 import numpy as np
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral.decomposition._federated_client import run_in_process
-from skdpspectral.federation import LocalClient, Request, Rounds, SpectralTask
+from skdpspectral.federation import (
+    LocalClient,
+    Request,
+    Rounds,
+    SpectralTask,
+    _group_tasks,
+    _groups,
+)
 
 SESSION = bytes(range(16))
 # Rows of a client; with a model of them as many as its bounds need, and more.
@@ -21,7 +29,7 @@ def make_task(n_components=2, n_features=6, *, feature_names=None, **parameters)
 
 
 def rows_needed(task):
-    return N_MODEL_ROWS if task.mechanism.spiked else N_ROWS
+    return N_MODEL_ROWS if task.model else N_ROWS
 
 
 def rows_of(seed, n=N_ROWS, p=6):
@@ -69,3 +77,27 @@ def hold(rounds, clients):
 def other(sent, name="b", **changes):
     """Replies, one of which has other content."""
     return {**sent, name: dataclasses.replace(sent[name], **changes)}
+
+
+def keys_of(task, name):
+    """Keys of a client of a task with masks, as an argument of `GroupClient`."""
+    if task.masked is None:
+        return {}
+    pairs = {n: "-".join(sorted((n, name))).encode() for n in task.masked if n != name}
+    return {"pair_keys": {n: sha256(pair).digest() for n, pair in pairs.items()}}
+
+
+def show_parts(patch):
+    """Leave masks out, so that a test may read what a client would mask."""
+    patch.setattr(_groups, "masked", lambda values, *_: words_of(values))
+
+
+def words_of(values):
+    return values.astype(np.int64).astype(np.uint64)
+
+
+def part_of(task, values):
+    """Whole numbers of the values of a reply, of which no mask hides any."""
+    if task.masked is None:
+        return values
+    return _group_tasks.from_halves(values).astype(np.int64).astype(float)

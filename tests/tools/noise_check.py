@@ -35,7 +35,6 @@ from skdpspectral import (
     SpikedPCA,
 )
 from skdpspectral.linear_model import PrivateRounds
-from skdpspectral.neural_network import AlternatingAdam
 
 LIMIT = 6.5
 
@@ -212,7 +211,7 @@ WIDE = {
     ],
     "LRSMLPRegressor": lambda: [
         (
-            LRSMLPRegressor(2, user_feature=0, solver=AlternatingAdam(n_rounds=20)),
+            LRSMLPRegressor(2, user_feature=0, n_rounds=20),
             *_users(5, 3, 40),
         )
     ],

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 from compositions import FEW_STEPS
+from federation_tools import keys_of
 from replay import Case, encode, leaving
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -117,12 +118,13 @@ def _mapped(rows):
 
 def _parquet(rows):
     import pyarrow as pa
+    import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
     columns = dict(zip(_named(rows), _floats(rows).T, strict=True))
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink, row_group_size=7)
-    return pq.ParquetFile(pa.BufferReader(sink.getvalue()))
+    folder = tempfile.mkdtemp()
+    pq.write_table(pa.table(columns), f"{folder}/x.parquet", row_group_size=7)
+    return ds.dataset(f"{folder}/x.parquet")
 
 
 def _dask(rows):
@@ -457,7 +459,7 @@ def _plain(column):
 TABLE_FORMS = {"pandas": _frame, "polars": _polars_frame, "object": _objects}
 TABLES = [
     DPTableVectorizer(epsilon=4.0),
-    DPTableVectorizer(epsilon=4.0, categories={"word": ["a", "z"]}, add_indicator=True),
+    DPTableVectorizer(epsilon=4.0, categories={"word": ["a", "z"]}),
     DPTableVectorizer(epsilon=4.0, user_feature="note", max_categories=1),
 ]
 
@@ -1382,7 +1384,7 @@ def validation_cases(rng, form):
 # -- groups of users at several nodes --------------------------------------------------
 
 NODES = ("north", "south", "west")
-NOISES = {"server": None, "distributed": 3, "node": None}
+NOISES = {"server": {}, "distributed": {"n_shares": 3, "masked": NODES}, "node": {}}
 
 
 def hold_groups(kind, noise, table):
@@ -1395,14 +1397,14 @@ def hold_groups(kind, noise, table):
             1, items=range(ITEMS), epsilon=2.0, rating_range=(1, 5)
         )
         args = (model,)
-    shares = NOISES[noise]
-    task = GroupTask(*args, noise=noise, n_shares=shares, trusted_sum=(shares or 1) > 1)
+    task = GroupTask(*args, noise=noise, **NOISES[noise])
     clients = {}
     rows, y = _floats(table.rows), np.array(table.y)
     users = np.array(table.ids if kind == "regressor" else rows[:, 0], dtype=int)
     for place, name in enumerate(NODES):
         own = users % len(NODES) == place
         how = {"users": users[own]} if kind == "regressor" else {}
+        how |= keys_of(task, name)
         clients[name] = GroupClient(name, task, rows[own], y[own], **how)
     rounds = GroupRounds(list(NODES), task, session=bytes(range(16)))
     run_in_process(rounds, clients)
@@ -1484,7 +1486,7 @@ PLAIN = {
     "users": [
         LRSRegressor(solver=ONE_ROUND),
         LRSRegressor(solver=ONE_ROUND, user_feature=0),
-        LRSMLPRegressor(2, solver=FEW_STEPS, user_feature=-1),
+        LRSMLPRegressor(2, **FEW_STEPS, user_feature=-1),
     ],
     "ratings": [
         DPItemEmbedding(1, items=range(ITEMS), rating_range=(1, 5)),

@@ -11,7 +11,6 @@ import numpy as np
 
 from skdpspectral import JMECovariance
 from skdpspectral.covariance import Exponential, JointMoments, Window
-from skdpspectral.sensitivity import free_trace_weight
 
 N, D, CLIP = 12, 5, 2.0
 SETTINGS = {
@@ -33,14 +32,7 @@ SETTINGS = {
     },
     "two shapes of noise": {
         "factorization": "trivial",
-        "moments": JointMoments(
-            second_factorization="sqrt", weight="trace-split", second_moment="diag"
-        ),
-    },
-    # Lemma 4.4.
-    "jme diag": {
-        "moments": JointMoments(second_moment="diag"),
-        "factorization": "trivial",
+        "moments": JointMoments(second_factorization="sqrt"),
     },
     # Lambda-JME.
     "lambda-jme": {"moments": JointMoments(weight=3.0 / CLIP**2)},
@@ -66,17 +58,14 @@ def paths(model, X):
     return first, second, covariance
 
 
-def moments_of(parameters):
-    """Return the strategy of the moments, its weight, and whether it is diagonal."""
-    moments = parameters.get("moments", JointMoments())
-    return moments, moments.weight, moments.second_moment == "diag"
+def weight_of(parameters):
+    return parameters.get("moments", JointMoments()).weight
 
 
 def scales(parameters, mu, d=D):
     """Deviations of both noises before shaping, per unit of |C|: from the paper."""
-    _, weight, _ = moments_of(parameters)
-    sigma = 1 / mu
-    if weight not in ("free", "trace-split"):
+    weight, sigma = weight_of(parameters), 1 / mu
+    if weight != "free":
         nu = weight * CLIP**2
         s = CLIP * (2 + 2 * nu + 0.5 / nu) ** 0.5 * sigma
         return s, s / weight**0.5
@@ -95,15 +84,8 @@ def closed_forms(parameters, X):
     s *= norm
     inverse, inverse2 = np.linalg.inv(C), np.linalg.inv(C2)
     first = D * s**2 * ((A @ inverse) ** 2).sum()
-    _, weight, diagonal = moments_of(parameters)
     s2 *= norm2
-    energy = ((A2 @ inverse2) ** 2).sum(axis=1)
-    second = (D if diagonal else D * (D + 1) / 2) * s2**2 * energy
-    if weight == "trace-split":
-        # The trace, one of D directions, is weighed by more than the rest.
-        second *= 1 - (1 - 0.5 / free_trace_weight(D)) / D
-    if diagonal:
-        return first, second.sum(), None
+    second = D * (D + 1) / 2 * s2**2 * ((A2 @ inverse2) ** 2).sum(axis=1)
     # Theorem 4.1: the noise of the mean enters twice.
     T = A2.sum(axis=1)
     mean = (A2 @ X) / T[:, None]
@@ -120,8 +102,6 @@ def ratios(name, n_fits, seed=0):
     stream = model_of(parameters)._moment_stream(N, D)
     A, A2 = stream.first_workload.matrix(N), stream.workload.matrix(N)
     products = X[:, :, None] * X[:, None, :]
-    if moments_of(parameters)[2]:
-        products = products * np.eye(D)
     T = A2.sum(axis=1)
     mean = A2 @ X / T[:, None]
     second = np.einsum("ti,ijk->tjk", A2, products)
@@ -134,7 +114,6 @@ def ratios(name, n_fits, seed=0):
     return [
         (sample.mean() / want, sample.std() / want / n_fits**0.5)
         for sample, want in zip(errors.T, wanted, strict=True)
-        if want is not None
     ]
 
 

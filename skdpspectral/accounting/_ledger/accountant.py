@@ -16,7 +16,6 @@ import numpy as np
 
 from ...mechanisms import (
     ApproximateDP,
-    GaussianDP,
     Neighbors,
     ParallelPlan,
     PrivacyPlan,
@@ -26,17 +25,10 @@ from ...mechanisms import (
     shown,
 )
 from .._errors import LedgerError
-from .._gaussian import MIN_DELTA, check_delta, gaussian_epsilon, gaussian_mu
+from .._gaussian import MIN_DELTA, check_delta, gaussian_mu
 from . import report, store
 from .context import close_block, note_charge, open_block
-from .costs import (
-    DEFAULT_DELTA,
-    FAILURES,
-    budget_of,
-    check_plans,
-    cost_of,
-    relation_of,
-)
+from .costs import DEFAULT_DELTA, FAILURES, budget_of, check_plans, cost_of, relation_of
 from .entries import LedgerEntry, Sums, new_row
 from .planned_fits import Refit, planned_fits
 from .report import Remaining, Spent, Standing
@@ -57,13 +49,6 @@ class PrivacyAccountant:
         existing ledger at `path`.
     delta : float or None, default=None
         Budget in [1e-15, 1). None means 1e-6 if there is a budget.
-    mu : float or None, default=None
-        Budget in Gaussian differential privacy, in the place of `epsilon`, which is
-        then that of `mu` at `delta`: other mechanisms are held to this epsilon alone.
-        `failures` and `pure` are 0 unless they are given.
-    rho : float or None, default=None
-        Budget in zero-concentrated differential privacy, the same as
-        ``mu=sqrt(2 * rho)``.
     path : str or path-like or None, default=None
         Ledger file on a local disk of one host, created if missing; or a database of a
         PostgreSQL server, ``"postgresql://user@host/database"``, for several hosts
@@ -125,8 +110,6 @@ class PrivacyAccountant:
         epsilon: float | None = None,
         delta: float | None = None,
         *,
-        mu: float | None = None,
-        rho: float | None = None,
         path: str | os.PathLike[str] | None = None,
         unit: str | None = None,
         neighbors: str | None = None,
@@ -134,15 +117,13 @@ class PrivacyAccountant:
         pure: float | None = None,
     ) -> None:
         parts = {"failures": failures, "pure": pure}
-        asked = _checked_budget(epsilon, delta, mu, rho, **parts)
+        asked = _checked_budget(epsilon, delta, **parts)
         if (unit is None) != (neighbors is None):
             raise ValueError("unit and neighbors must be given together, or neither")
-        asked["unit"] = None if unit is None else str(_word("unit", unit, Unit))
-        word = neighbors and str(_word("neighbors", neighbors, Neighbors))
-        asked["neighbors"] = word
-        has_budget = asked["epsilon"] is not None
-        given = {**parts, "unit": unit, "neighbors": neighbors}
-        given |= {n: asked[n] for n in ("epsilon", "delta")} if has_budget else {}
+        words = ("unit", unit, Unit), ("neighbors", neighbors, Neighbors)
+        for name, word, kind in words:
+            asked[name] = None if word is None else str(_word(name, word, kind))
+        has_budget, given = asked["epsilon"] is not None, {**asked, **parts}
         self._keeper = None if path is not None else _TemporaryFolder()
         self._path = place_of(self._keeper.file if self._keeper else path or "")
         on_server = self._path.startswith(store.SERVER)
@@ -171,14 +152,10 @@ class PrivacyAccountant:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_keeper": None}
 
-    def __copy__(self) -> PrivacyAccountant:
+    def __copy__(self, memo: Any = None) -> PrivacyAccountant:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> PrivacyAccountant:
-        return self
-
-    def __sklearn_clone__(self) -> PrivacyAccountant:
-        return self
+    __deepcopy__ = __sklearn_clone__ = __copy__
 
     def __enter__(self) -> PrivacyAccountant:
         open_block(self)
@@ -279,26 +256,17 @@ class PrivacyAccountant:
         note_charge(plan, row[0])
 
     def charge_external(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        what: str = "",
-        *,
-        mu: float | None = None,
-        unit: str,
-        neighbors: str,
+        self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
     ) -> None:
         """Charge what another tool has spent, or will spend, on the same rows.
 
         Parameters
         ----------
-        epsilon, delta : float or None, default=None
-            Guarantee of that tool: `epsilon` at least 0, finite; `delta` in [0, 1).
+        epsilon, delta : float
+            Guarantee of that tool: `epsilon` at least 0, finite; `delta` in [0, 1). A
+            tool with a finer one is charged with a plan (:ref:`filters`).
         what : str
             Description for the ledger, in place of an estimator's name.
-        mu : float or None, default=None
-            Guarantee of that tool in Gaussian differential privacy, at least 0, in the
-            place of `epsilon` and `delta`. It adds up with the costs of Gaussian fits.
         unit : {"row", "user"}
             Privacy unit of the other tool's guarantee.
         neighbors : {"replace-one", "add-remove-one", "zero-out-one"}
@@ -318,27 +286,14 @@ class PrivacyAccountant:
         """
         if not (isinstance(what, str) and what.strip()):
             raise ValueError(f"what must describe the release, got {shown(what)}")
-        spent: Any
-        if mu is None:
-            epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
-            spent = ApproximateDP(what, epsilon, delta)
-        elif epsilon is not None or delta is not None:
-            raise ValueError("mu must be given alone, without epsilon and delta")
-        else:
-            spent, delta = GaussianDP(what, mu), self.delta or DEFAULT_DELTA
-            epsilon = gaussian_epsilon(spent.mu, delta)
+        epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
+        pair = ApproximateDP(what, epsilon, delta)
         if epsilon and not 1e-300 <= epsilon <= 1e300:
             raise ValueError("epsilon must be 0, or from 1e-300 to 1e300: round it up")
         relation = _word("unit", unit, Unit), _word("neighbors", neighbors, Neighbors)
-        self.charge(PrivacyPlan(epsilon, delta, (spent,), what, *relation))
+        self.charge(PrivacyPlan(epsilon, delta, (pair,), what, *relation))
 
-    def check(
-        self,
-        what: Any,
-        X: Any = None,
-        *,
-        n_fits: int = 1,
-    ) -> Spent:
+    def check(self, what: Any, X: Any = None, *, n_fits: int = 1) -> Spent:
         """Check whether fits are affordable, without fitting or charging.
 
         Call it before a parameter search, because a search turns the errors of single
@@ -382,17 +337,14 @@ class PrivacyAccountant:
     def _after(
         self, fits: Sequence[Any], n_fits: int, terms: dict[str, Any], sums: Sums
     ) -> tuple[dict[str, Any], Sums]:
-        """Return terms and sums after fits, none of which may exceed the budget.
-
-        Of a refit of one of several candidates, the costliest for this ledger counts.
-        """
+        """Return terms and sums after fits; of a refit the dearest candidate counts."""
         for fit in fits:
             if isinstance(fit, Refit):
-                found = [
-                    self._after(own, n_fits, terms, sums) for own in fit.alternatives
-                ]
-                dear = lambda after: Standing(*after).spent().epsilon  # noqa: E731
-                terms, sums = max(found, key=dear, default=(terms, sums))
+                terms, sums = max(
+                    (self._after(own, n_fits, terms, sums) for own in fit.alternatives),
+                    key=lambda after: Standing(*after).spent().epsilon,
+                    default=(terms, sums),
+                )
                 continue
             handle = self if fit.accountant is None else fit.accountant
             if handle._id == self._id:
@@ -403,10 +355,7 @@ class PrivacyAccountant:
     def _entered(
         self, plan: PrivacyPlan, times: int, terms: dict[str, Any], sums: Sums
     ) -> tuple[tuple[Any, ...], dict[str, Any], Sums]:
-        """Return the row of an entry for fits of a plan, terms and sums after it.
-
-        Raises an error if they exceed the budget, or have no place in the ledger.
-        """
+        """Return an entry's row, terms and sums after it; raise if it has no place."""
         if self._budget is not None and not plan.private:
             raise report.unlimited(plan, self._budget)
         terms, relation = dict(terms), relation_of(terms)
@@ -523,23 +472,8 @@ class PrivacyAccountant:
             moments.append((number, then.spent(whole.delta), then.remaining().epsilon))
         return moments
 
-    def export(self) -> str:
-        """Return the ledger as JSON lines, for an audit or an archive.
-
-        Returns
-        -------
-        str
-            One JSON object per line: first the ledger with its totals, then its
-            entries, oldest first, each with its mechanisms and an English sentence
-            (``"statement"``). Infinite values are null.
-        """
-        return report.exported(self._standing())
-
     def __str__(self) -> str:
         return report.summary(self._standing())
-
-    def _repr_html_(self) -> str:
-        return report.summary_html(self._standing())
 
 
 # -- positions of streams --------------------------------------------------------------
@@ -607,7 +541,7 @@ def _word(name: str, value: object, kind: type) -> Any:
 
 
 def _checked_budget(
-    epsilon: Any, delta: Any, mu: Any, rho: Any, failures: Any, pure: Any
+    epsilon: Any, delta: Any, failures: Any, pure: Any
 ) -> dict[str, Any]:
     """Return the terms of the budget of a new ledger, which are None without one."""
     if isinstance(epsilon, str):
@@ -616,43 +550,30 @@ def _checked_budget(
             "a ledger as path="
         )
     terms = {"epsilon": epsilon, "delta": delta, "failures": failures, "pure": pure}
-    costs = {"epsilon": epsilon, "mu": mu, "rho": rho}
-    costs = {name: value for name, value in costs.items() if value is not None}
-    if not costs:
+    if epsilon is None:
         if delta is not None:
             raise ValueError("delta requires epsilon: a budget has both")
         return terms
-    if len(costs) > 1:
-        raise ValueError(f"a budget has one of epsilon, mu and rho, got {list(costs)}")
-    ((kind, cost),) = costs.items()
-    cost = check_real(f"{kind} of a budget", cost)
-    if not 0.0 < cost < math.inf:
+    terms["delta"] = DEFAULT_DELTA if delta is None else delta
+    for name, value in terms.items():
+        if value is not None:
+            terms[name] = check_real(f"{name} of a budget", value)
+    if not 0.0 < (epsilon := terms["epsilon"]) < math.inf:
         raise ValueError(
-            f"{kind} of a budget must be positive and finite, got {cost}; leave it "
+            f"epsilon of a budget must be positive and finite, got {epsilon}; leave it "
             "as None to record without a limit"
         )
-    terms["delta"] = DEFAULT_DELTA if delta is None else delta
-    for name in ("delta", "failures", "pure"):
-        if terms[name] is not None:
-            terms[name] = check_real(f"{name} of a budget", terms[name])
     delta, lost = check_delta(terms["delta"]), terms["failures"]
     if lost is None:
         share = FAILURES * delta
-        fits = kind == "epsilon" and delta - share >= 2.0 * MIN_DELTA
-        lost = terms["failures"] = share if fits else 0.0
+        lost = terms["failures"] = share if delta - share >= 2.0 * MIN_DELTA else 0.0
     left = (delta - lost) / (1.0 - lost) if 0.0 <= lost < delta else 0.0
     if not left >= MIN_DELTA:
         raise ValueError(
             f"failures must be at least 0 and leave {MIN_DELTA:g} or more of delta="
             f"{delta:g}, got {lost:g}"
         )
-    if kind != "epsilon":
-        pure = terms["pure"] = pure or 0.0
-        mu = cost if kind == "mu" else math.sqrt(2.0 * cost)
-        cost = pure + gaussian_epsilon(mu, left)
-        if not 0.0 < cost < math.inf:
-            raise ValueError(f"{kind} of a budget has no epsilon at delta={delta:g}")
-    gaussian_mu(cost, delta)  # refuses an epsilon out of range
-    if pure is not None and not 0.0 <= terms["pure"] < cost:
-        raise ValueError(f"pure must be in [0, {cost:g}), got {terms['pure']:g}")
-    return {**terms, "epsilon": cost}
+    gaussian_mu(epsilon, delta)  # refuses an epsilon out of range
+    if pure is not None and not 0.0 <= terms["pure"] < epsilon:
+        raise ValueError(f"pure must be in [0, {epsilon:g}), got {terms['pure']:g}")
+    return terms

@@ -1,24 +1,29 @@
-"""Accountants of ``with`` blocks, and which of them a fit is charged to.
+"""What a fit is charged to: accountants of ``with`` blocks, shares of a pipeline.
 
 A block belongs to the context (:mod:`contextvars`) that opened it: to its thread or
 task, and to what is started with a copy of that context. Estimators note the block in
 which they are made, cloned or pickled, which is how threads and worker processes find
 it. A fit that has neither is refused beside an open block of another thread: it may
 belong to it, or be of other data. Threads that joblib starts take the only open ledger,
-since scikit-learn makes and clones estimators in them.
+since scikit-learn makes and clones estimators in them. A step of a private pipeline has
+a share of what the pipeline was charged, and releases that once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import os
+import threading
 import traceback
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ...mechanisms import PrivacyPlan
-from .._errors import LedgerError
+from .._errors import LedgerError, without_warnings
 
 if TYPE_CHECKING:
     from .accountant import PrivacyAccountant
@@ -51,10 +56,7 @@ def open_block(accountant: PrivacyAccountant | None) -> None:
 
 
 def close_block(accountant: PrivacyAccountant | None) -> None:
-    """End the innermost block of an accountant; copies of this context keep it.
-
-    A generator may be resumed in another context: then its newest block ends.
-    """
+    """End the innermost block of an accountant, or its newest of another context."""
     own = [block for block in _blocks.get() if block.accountant is accountant]
     others = [block for block in list(_open) if block.accountant is accountant]
     for block in (own or others)[-1:]:
@@ -78,10 +80,7 @@ def _innermost() -> _Block | None:
 
 
 def ambient_accountant(noted: Noted = None) -> PrivacyAccountant | None:
-    """Return the accountant of the block that governs a fit, or None.
-
-    `noted` is what its estimator noted by :func:`block_at_hand`.
-    """
+    """Return the accountant of the block that governs a fit, which `noted` one."""
     block = _innermost()
     # What a fork has inherited comes after what the estimator was sent with.
     if block is not None and (noted is None or block.process == os.getpid()):
@@ -153,3 +152,119 @@ def says_what_stays_charged() -> Iterator[None]:
         raise
     finally:
         _charges.reset(token)
+
+
+# -- shares of the charge of a pipeline ------------------------------------------------
+
+# The beginning of the remark of a pipeline's charge. Statements know it by this.
+SHARES_OF_STEPS = "Its steps have these shares of the cost (mu**2): "
+
+
+# Largest relative excess of a cost over what was charged, by rounding.
+_ROUNDING = 2.0**-41
+
+
+class FormChecked(BaseException):
+    """Ends a trial of a fit where it would be charged: its data have a valid form."""
+
+
+class StepShare:
+    """One step's part of the charge of a pipeline, for one fit of the step.
+
+    The step plans with `epsilon`, infinite without privacy, and `delta`, or with a
+    `noise_multiplier`. `charged` is the plan of its part. `n_samples` is None where the
+    number of rows is secret. Copies of a step share it: one of them can be fitted.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        epsilon: float,
+        delta: float,
+        noise_multiplier: float | None = None,
+        charged: PrivacyPlan | None = None,
+        n_samples: int | None = None,
+        users: Any = None,
+    ) -> None:
+        self.path, self.epsilon, self.delta = path, epsilon, delta
+        self.noise_multiplier, self.charged = noise_multiplier, charged
+        self.users = users
+        self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
+        self.before: Any = None  # the private step whose output this one is fitted to
+        self._n_samples = n_samples
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self.is_open, self._on_trial = True, False  # while the pipeline is fitted
+
+    def close(self) -> None:
+        """End the share: from now on the step has its own budget."""
+        self.is_open, self.users = False, None
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """Let a fit run until it would be charged."""
+        self._on_trial = True
+        try:
+            with contextlib.suppress(FormChecked), without_warnings():
+                yield
+        finally:
+            self._on_trial = False
+
+    def claim(self, plan: PrivacyPlan, n_public: int | None) -> None:
+        """Use the share for the releases of a fit; raise if they are others."""
+        if self._process != os.getpid():
+            raise RuntimeError(
+                f"step {self.path!r} is fitted in a different process from its "
+                "pipeline, which would repeat a release that was charged once: fit "
+                "the pipeline in one process"
+            )
+        self.check(plan, n_public)
+        if self._on_trial:
+            raise FormChecked
+        with self._lock:
+            if self.plan is not None or not self.is_open:
+                raise RuntimeError(
+                    f"step {self.path!r} is fitted a second time in one fit of its "
+                    "pipeline, which is charged for one: nothing more was released"
+                )
+            self.plan = plan
+
+    def check(self, plan: PrivacyPlan, n_public: int | None) -> None:
+        """Raise if a plan differs from the charge."""
+        difference = next(self._differences(plan, n_public), None)
+        if difference is not None:
+            raise RuntimeError(
+                f"step {self.path!r} would release something other than what was "
+                f"charged: {difference}. None of it was released; do not change a "
+                "step during the fit of its pipeline"
+            )
+
+    def _differences(self, plan: PrivacyPlan, n_public: int | None) -> Iterator[str]:
+        """Describe how a plan differs from the charge."""
+        charged = self.charged
+        assert charged is not None
+        for name in ("unit", "neighbors", "assumption", "seeded", "failure"):
+            found, planned = getattr(plan, name), getattr(charged, name)
+            if found != planned:
+                yield f"{name}={found} instead of {planned}"
+        if n_public is not None and self._n_samples not in (None, n_public):
+            yield f"it has {n_public} rows, but the pipeline has {self._n_samples}"
+        mu, planned = plan.mu_beside_curves, charged.mu_beside_curves
+        if not mu <= planned * (1.0 + _ROUNDING):
+            yield f"mu={mu!r} instead of {planned!r}"
+        for curve, most in itertools.zip_longest(plan.curves, charged.curves):
+            # Of the noise, as much as was planned but for rounding is enough.
+            noise = getattr(curve, "noise_multiplier", 0.0)
+            planned = getattr(most, "noise_multiplier", math.inf)
+            if noise < planned * (1.0 - _ROUNDING):
+                yield f"its noise multiplier is {noise!r} instead of {planned!r}"
+            of_steps = replace(curve, name="", noise_multiplier=planned)
+            if of_steps != replace(most, name=""):
+                yield "it has other samples or steps"
+
+    def __copy__(self, memo: Any = None) -> StepShare:
+        return self
+
+    __deepcopy__ = __copy__
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a share of a pipeline's budget cannot be pickled")

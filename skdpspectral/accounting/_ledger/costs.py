@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import operator
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -30,8 +31,7 @@ from ...mechanisms import (
     check_real,
 )
 from ...mechanisms._planned_releases import Curve, Mechanism
-from .._composition import is_within, least_mu, pure_mu
-from .._curves import Counted
+from .._composition import Total, is_within, least_mu, pairs_of, pure_mu
 from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
 
@@ -67,40 +67,15 @@ class Share(NamedTuple):
     failure: Exact = Fraction(0)
     pure: Exact = Fraction(0)
 
-    def within(self, box: Share) -> bool:
-        """Return whether no component exceeds that of a box."""
-        return all(own <= most for own, most in zip(self, box, strict=True))
 
-
-@dataclass(frozen=True)
-class Cost:
-    """The cost of a fit: `mu` of Gaussian mechanisms, and `curves` of all others."""
-
-    mu: float
-    curves: Counted = ()
-    failure: float = 0.0
-
-    @property
-    def pairs(self) -> tuple[tuple[ApproximateDP, int], ...] | None:
-        """The other mechanisms, if all are (epsilon, delta) pairs; else None."""
-        found = tuple((c, n) for c, n in self.curves if isinstance(c, ApproximateDP))
-        return found if len(found) == len(self.curves) else None
-
-    def pure_epsilon(self, most: float) -> float:
-        """Return the sum of pairs' epsilons, rounded up; 0 if it exceeds `most`."""
-        total = math.fsum(n * pair.epsilon for pair, n in self.pairs or ())
-        total = math.nextafter(total, math.inf) if len(self.curves) > 1 else total
-        return total if total <= most else 0.0
-
-
-def cost_of(plan: PrivacyPlan, relation: Relation | None = None) -> Cost:
+def cost_of(plan: PrivacyPlan, relation: Relation | None = None) -> Total:
     """Return the cost of a plan for a ledger's relation, by default its own."""
     if isinstance(plan, ParallelPlan):  # disjoint blocks cost as much as the costliest
         costs = [cost_of(block, relation) for _, block in plan.blocks]
-        return Cost(max(c.mu for c in costs), (), max(c.failure for c in costs))
+        return Total(max(c.mu for c in costs), max(c.failure for c in costs))
     factor = 1.0 if relation is None else conversion_factor(plan, relation)
     curves = Counter(replace(restated(c, factor), name="") for c in plan.curves)
-    return Cost(factor * plan.mu_beside_curves, tuple(curves.items()), plan.failure)
+    return Total(factor * plan.mu_beside_curves, plan.failure, tuple(curves.items()))
 
 
 _ROW, _USER = Unit.ROW, Unit.USER
@@ -220,17 +195,20 @@ class Budget:
         """The largest sums."""
         return _corner(self.epsilon, self.delta, self.failures, self.pure or 0.0)
 
-    def fixed_by(self, cost: Cost) -> Budget:
-        """Return the budget in which the first charge fixes `pure`."""
+    def fixed_by(self, cost: Total) -> Budget:
+        """Return the budget in which pairs of the first charge fix `pure`."""
         if self.pure is not None:
             return self
-        return replace(self, pure=cost.pure_epsilon(self.epsilon))
+        pairs = pairs_of(cost.curves) or ()
+        total = math.fsum(n * pair.epsilon for pair, n in pairs)
+        total = math.nextafter(total, math.inf) if len(cost.curves) > 1 else total
+        return replace(self, pure=total if total <= self.epsilon else 0.0)
 
     def admits(self, spent: Share) -> bool:
         """Return whether these sums are within the box."""
-        return bool(self.corner.mu2) and spent.within(self.corner)
+        return bool(self.corner.mu2) and all(map(operator.le, spent, self.corner))
 
-    def covers(self, cost: Cost) -> bool:
+    def covers(self, cost: Total) -> bool:
         """Return whether one cost, fixed in advance, is within epsilon and delta."""
         left = self.delta - cost.failure
         limit = gaussian_mu(self.epsilon, left) if left >= MIN_DELTA else 0.0
@@ -249,13 +227,13 @@ class Budget:
         spare = math.sqrt(as_float(self.room(spent).mu2) / n_fits)
         return gaussian_epsilon(spare, self.delta)
 
-    def share_of(self, cost: Cost, room: Share, n: int = 1) -> Share:
+    def share_of(self, cost: Total, room: Share, n: int = 1) -> Share:
         """Return the part of `room` that `n` successive fits take.
 
         Where d can be chosen, its part of the failures left equals that of m**2 in the
         cost left: k equal fits that use everything use D / k each.
         """
-        own, pairs = Fraction(cost.failure), cost.pairs
+        own, pairs = Fraction(cost.failure), pairs_of(cost.curves)
         if pairs is None:
             left = as_float(room.mu2), as_float(room.failure - own)
             m, d = _balanced(cost, *left)
@@ -268,11 +246,8 @@ class Budget:
         return Share(squares, n * (own + deltas), within * pure)
 
 
-def _balanced(cost: Cost, left: float, failures: float) -> tuple[float, float]:
-    """Return (m, d) with m**2 / left close to, and at most, d / failures.
-
-    d is `failures` if even these are not enough, and 0 if they do not help.
-    """
+def _balanced(cost: Total, left: float, failures: float) -> tuple[float, float]:
+    """Return (m, d) with m**2 / left at most, and close to, d / failures."""
 
     def found(d: float) -> tuple[float, float]:
         """Return m at d, and the d that its m would be right for, which falls in d."""

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ...mechanisms import Assumption, Neighbors, PrivacyPlan, Unit
 from .._composition import Total
 from .._errors import LedgerError
-from .costs import Cost, Exact, Share, as_float, curve_of, curve_text, exact
+from .costs import Exact, Share, as_float, curve_of, curve_text, exact
 
 
 class LedgerEntry(NamedTuple):
@@ -119,7 +119,7 @@ def new_row(
     before: str,
     time: float,
     plan: PrivacyPlan,
-    cost: Cost,
+    cost: Total,
     share: Share | None,
     label: str | None,
     times: int = 1,
@@ -155,10 +155,8 @@ def numbers_of(text: str) -> list[Any]:
 class Sums:
     """What the entries of a ledger add up to, exactly.
 
-    `mu2` and `failure` are of Gaussian mechanisms and of models, `box` is the use of
-    the budget, and `curves` counts other mechanisms by their texts. `least_delta` is
-    the smallest delta of an entry, `seeded` whether one has noise of a seed, and
-    `number` and `digest` are those of the last one.
+    `mu2` and `failure` are of Gaussian mechanisms and models, `box` is the use of the
+    budget, `curves` counts other mechanisms by their texts; `digest` is the last one.
     """
 
     mu2: Exact = Fraction(0)

@@ -1,4 +1,4 @@
-"""One walk over compositions, the private fits in a call, and shares of a budget.
+"""One walk over compositions of scikit-learn, and the private fits in a call.
 
 Nothing is fitted on the user's rows. Behind a step, zeros stand for the rows that it
 makes. Compositions of scikit-learn are recognized here only.
@@ -6,16 +6,11 @@ makes. Compositions of scikit-learn are recognized here only.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import math
-import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
@@ -26,7 +21,6 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from ...mechanisms import PrivacyPlan, shown
-from .._errors import without_warnings
 from .costs import check_plans
 
 if TYPE_CHECKING:
@@ -79,10 +73,7 @@ def composition_of(estimator: Any) -> Composition | None:
 
 
 def parts_of(estimator: Any, fitted: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of an estimator by name, including strings in place of steps.
-
-    With `fitted`, those that a private pipeline or a ColumnTransformer has fitted.
-    """
+    """Yield parts of an estimator by name, with strings; or those that it fitted."""
     if isinstance(estimator, Pipeline):
         whole = getattr(estimator, "pipeline_", estimator) if fitted else estimator
         yield from whole.steps
@@ -140,12 +131,10 @@ def reads_clients(estimator: Any) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """The form of the rows that a step is fitted on.
+    """The form of the rows that a step is fitted on: zeros stand for what a step makes.
 
-    `X` are the user's rows, some of their columns, or zeros in place of what the step
-    `made_by` makes. Without `width_known`, an earlier fit decides on their columns, and
-    without `own` their dtypes are not those of the user's table. `form_after`, if any,
-    returns a table of the form that a step makes of X, or None.
+    Without `width_known`, an earlier fit decides on their columns, and without `own`
+    dtypes are not the user's. `form_after` returns what a step makes of X, or None.
     """
 
     X: Any
@@ -166,11 +155,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Step:
-    """An estimator in a composition, in the order of fits.
-
-    `behind` has the steps of pipelines that its rows come from, by path, and `within`
-    the path of a ColumnTransformer that picks its columns.
-    """
+    """An estimator, the steps `behind` it, and the column transformer `within`."""
 
     path: str
     estimator: Any
@@ -218,11 +203,7 @@ def steps_of(
     behind: tuple[tuple[str, Any], ...] = (),
     within: str | None = None,
 ) -> Iterator[Step]:
-    """Yield all steps of an estimator in the order of fits, and then itself.
-
-    Pipelines, unions and column transformers are entered. Without `rows`, no column is
-    looked up.
-    """
+    """Yield all steps of an estimator in the order of fits, and then itself."""
     kind, prefix = composition_of(estimator), f"{path}__" if path else ""
     own = Step(path, estimator, rows, behind, within)
     if is_private(estimator) or kind not in WALKED:
@@ -286,10 +267,7 @@ def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
 def branches(
     path: str, composition: Any, rows: Rows | None
 ) -> Iterator[tuple[str, Any, Rows | None]]:
-    """Yield the parts of a union or column transformer by name, with their rows.
-
-    Parts without columns are not fitted, and left out where columns are known.
-    """
+    """Yield named parts of a union or column transformer that are fitted, with rows."""
     columns_known = rows is not None and rows.width_known
     if composition_of(composition) is Composition.UNION or not columns_known:
         yield from ((name, child, rows) for name, child in parts_of(composition))
@@ -304,10 +282,7 @@ def branches(
 
 
 def _positions(path: str, composition: Any, rows: Rows) -> dict[str, np.ndarray]:
-    """Return the positions of each part's columns, by names and dtypes alone.
-
-    scikit-learn picks them from a table of one row, the positions.
-    """
+    """Return the columns of each part, which scikit-learn picks from numbers."""
     X, row = rows.X, np.arange(rows.shape[1])[None]
     stand_in: Any = row
     names = [str(name) for name in getattr(X, "columns", ())]
@@ -381,11 +356,7 @@ class Refit(NamedTuple):
 
 
 def planned_fits(what: Any, X: Any) -> list[Any]:
-    """Return the fits, at least one, of plans or of an estimator's fit.
-
-    A search has a `Refit` beside its fits on folds. Raises a ValueError or TypeError if
-    the fits cannot be known in advance.
-    """
+    """Return the fits of plans, or of an estimator; raise if they are not known."""
     if not is_estimator(what):
         if X is not None:
             raise ValueError(
@@ -421,10 +392,7 @@ def _fits(estimator: Any, rows: Rows) -> Iterator[PlannedFit]:
 
 
 def _search_fits(search: Any, X: Any) -> Iterator[PlannedFit | Refit]:
-    """Yield every candidate's fits, one per fold, its scores, and a refit of one.
-
-    Folds of equal sizes stand for those of the search.
-    """
+    """Yield every candidate's fits on folds of equal sizes, scores, and a refit."""
     if isinstance(search.cv, Iterator):
         raise ValueError(
             "cv is an iterator, which can be read only once; make it a list"
@@ -461,121 +429,3 @@ def _search_fits(search: Any, X: Any) -> Iterator[PlannedFit | Refit]:
                 yield PlannedFit(plan, scorer.accountant, times)
     if search.refit:
         yield Refit(tuple(refits))
-
-
-# -- shares of a pipeline's charge -----------------------------------------------
-
-# The beginning of the remark of a pipeline's charge. Statements know it by this.
-SHARES_OF_STEPS = "Its steps have these shares of the cost (mu**2): "
-
-
-# Largest relative excess of a cost over what was charged, by rounding.
-_ROUNDING = 2.0**-41
-
-
-class FormChecked(BaseException):
-    """Ends a trial of a fit where it would be charged: its data have a valid form."""
-
-
-class StepShare:
-    """One step's part of the charge of a pipeline, for one fit of the step.
-
-    The step plans with `epsilon`, which is infinite without privacy, and `delta`, or
-    with a `noise_multiplier` on Poisson samples. Its part of what was `charged` is a
-    plan of its own, for `n_samples` rows where their number is public, or for those
-    of `users`. Copies and clones of a step share it: only one of them can be fitted.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        epsilon: float,
-        delta: float,
-        noise_multiplier: float | None = None,
-        charged: PrivacyPlan | None = None,
-        n_samples: int | None = None,
-        users: Any = None,
-    ) -> None:
-        self.path, self.epsilon, self.delta = path, epsilon, delta
-        self.noise_multiplier, self.charged = noise_multiplier, charged
-        self.users = users
-        self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
-        self.before: Any = None  # the private step whose output this one is fitted to
-        self._n_samples = n_samples
-        self._process, self._lock = os.getpid(), threading.Lock()
-        self.is_open, self._on_trial = True, False  # while the pipeline is fitted
-
-    def close(self) -> None:
-        """End the share: from now on the step has its own budget."""
-        self.is_open, self.users = False, None
-
-    @contextlib.contextmanager
-    def trial(self) -> Iterator[None]:
-        """Let a fit run until it would be charged."""
-        self._on_trial = True
-        try:
-            with contextlib.suppress(FormChecked), without_warnings():
-                yield
-        finally:
-            self._on_trial = False
-
-    def claim(self, plan: PrivacyPlan, n_public: int | None) -> None:
-        """Use the share for the releases of a fit; raise if they are others."""
-        if self._process != os.getpid():
-            raise RuntimeError(
-                f"step {self.path!r} is fitted in a different process from its "
-                "pipeline, which would repeat a release that was charged once: fit "
-                "the pipeline in one process"
-            )
-        self.check(plan, n_public)
-        if self._on_trial:
-            raise FormChecked
-        with self._lock:
-            if self.plan is not None or not self.is_open:
-                raise RuntimeError(
-                    f"step {self.path!r} is fitted a second time in one fit of its "
-                    "pipeline, which is charged for one: nothing more was released"
-                )
-            self.plan = plan
-
-    def check(self, plan: PrivacyPlan, n_public: int | None) -> None:
-        """Raise if a plan differs from the charge."""
-        difference = next(self._differences(plan, n_public), None)
-        if difference is not None:
-            raise RuntimeError(
-                f"step {self.path!r} would release something other than what was "
-                f"charged: {difference}. None of it was released; do not change a "
-                "step during the fit of its pipeline"
-            )
-
-    def _differences(self, plan: PrivacyPlan, n_public: int | None) -> Iterator[str]:
-        """Describe how a plan differs from the charge."""
-        charged = self.charged
-        assert charged is not None
-        for name in ("unit", "neighbors", "assumption", "seeded", "failure"):
-            found, planned = getattr(plan, name), getattr(charged, name)
-            if found != planned:
-                yield f"{name}={found} instead of {planned}"
-        if n_public is not None and self._n_samples not in (None, n_public):
-            yield f"it has {n_public} rows, but the pipeline has {self._n_samples}"
-        mu, planned = plan.mu_beside_curves, charged.mu_beside_curves
-        if not mu <= planned * (1.0 + _ROUNDING):
-            yield f"mu={mu!r} instead of {planned!r}"
-        for curve, most in itertools.zip_longest(plan.curves, charged.curves):
-            # Of the noise, as much as was planned but for rounding is enough.
-            noise = getattr(curve, "noise_multiplier", 0.0)
-            planned = getattr(most, "noise_multiplier", math.inf)
-            if noise < planned * (1.0 - _ROUNDING):
-                yield f"its noise multiplier is {noise!r} instead of {planned!r}"
-            of_steps = replace(curve, name="", noise_multiplier=planned)
-            if of_steps != replace(most, name=""):
-                yield "it has other samples or steps"
-
-    def __copy__(self) -> StepShare:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> StepShare:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a share of a pipeline's budget cannot be pickled")

@@ -1,14 +1,13 @@
-"""What a ledger says: refusals, a summary, lines of JSON, and its faults."""
+"""What a ledger says: refusals, a summary, and its faults."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...mechanisms import Assumption, PrivacyPlan, html_report
+from ...mechanisms import Assumption, PrivacyPlan
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA
 from .costs import (
@@ -26,8 +25,6 @@ from .entries import LedgerEntry, Sums, digest_of
 
 if TYPE_CHECKING:
     from .store import Transaction
-
-_SHOWN = 10  # newest entries that a notebook shows
 
 
 class Spent(NamedTuple):
@@ -135,38 +132,32 @@ def refusal(
     relation: Relation,
 ) -> PrivacyBudgetError:
     """Return the error for a charge that exceeds the budget, with its cause."""
+    each = ("it", "each")[times > 1]
     fits = f"{times} fits of {plan.estimator}" if times > 1 else plan.estimator
-    said = [
-        f"{fits} would exceed the accountant's budget epsilon={budget.epsilon:g}, "
-        f"delta={budget.delta:g}, and {'each' if times > 1 else 'it'} asks for "
-        f"epsilon={plan.epsilon:.6g} at delta={plan.delta:g}; nothing was charged."
-    ]
-    failures, most = after.failure, budget.corner.failure
-    if failures > most:
-        said.append(
-            "The cause is not epsilon: of delta, failures (rare categories, bounds of "
-            f"a model, deltas of other tools) may use {as_float(most):.3g}, "
-            f"{as_float(before.failure):.3g} is used, and this would use "
-            f"{as_float(failures - before.failure):.3g}. For a new ledger, set "
-            "PrivacyAccountant(failures=...)."
-        )
     fit = f"a Gaussian fit of up to epsilon={floored(left):.6g} at delta="
-    fit = f"{fit}{budget.delta:g}" if left else "nothing"
-    said.append(f"Of the budget, {fit} still fits.")
-    if any(curve.kind == "approximate-dp" for curve in plan.curves):
-        said.append(
-            f"Of epsilon, pure={budget.pure or 0.0:g} is kept for external charges; "
-            "beyond it they cost as much as a Gaussian mechanism that covers them. For "
-            "a new ledger, set PrivacyAccountant(pure=...)."
-        )
+    used, now, most = before.failure, after.failure, budget.corner.failure
     factor = conversion_factor(plan, relation)
-    if factor != 1.0:
-        said.append(
-            f"This ledger protects per {relation[0]} under {relation[1]}, and counts "
-            f"the guarantee per {plan.unit} under {plan.neighbors} {factor:g} times; "
-            f"{separate_ledger(plan)}."
-        )
-    return PrivacyBudgetError(" ".join(said), plan.epsilon, left)
+    said = {
+        f"{fits} would exceed the accountant's budget epsilon={budget.epsilon:g}, "
+        f"delta={budget.delta:g}, and {each} asks for epsilon={plan.epsilon:.6g} at "
+        f"delta={plan.delta:g}; nothing was charged.": True,
+        "The cause is not epsilon: of delta, failures (rare categories, bounds of a "
+        f"model, deltas of other tools) may use {as_float(most):.3g}, "
+        f"{as_float(used):.3g} is used, and this would use {as_float(now - used):.3g}. "
+        "For a new ledger, set PrivacyAccountant(failures=...).": now > most,
+        f"Of the budget, {f'{fit}{budget.delta:g}' if left else 'nothing'} still "
+        "fits.": True,
+        f"Of epsilon, pure={budget.pure or 0.0:g} is kept for external charges; beyond "
+        "it they cost as much as a Gaussian mechanism that covers them. For a new "
+        "ledger, set PrivacyAccountant(pure=...).": any(
+            curve.kind == "approximate-dp" for curve in plan.curves
+        ),
+        f"This ledger protects per {relation[0]} under {relation[1]}, and counts the "
+        f"guarantee per {plan.unit} under {plan.neighbors} {factor:g} times; "
+        f"{separate_ledger(plan)}.": factor != 1.0,
+    }
+    words = " ".join(text for text, holds in said.items() if holds)
+    return PrivacyBudgetError(words, plan.epsilon, left)
 
 
 # -- a ledger in words -----------------------------------------------------------------
@@ -193,17 +184,6 @@ def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
     return said
 
 
-def summary_html(standing: Standing) -> str:
-    """Return the summary and the newest entries as HTML, fully escaped."""
-    rows = [("Time (UTC)", "Estimator", "Label", "epsilon", "delta", "")]
-    for e in standing.entries[-_SHOWN:]:
-        when, note = f"{e.time:%Y-%m-%d %H:%M:%S}", "seeded: not private" * e.seeded
-        pair = f"{e.epsilon:.6g}", f"{e.delta:g}"
-        rows.append((when, e.estimator, e.label or "", *pair, note))
-    table = rows if len(rows) > 1 else ()
-    return html_report("PrivacyAccountant", summary(standing), (), table)
-
-
 def sentence(entry: LedgerEntry) -> str:
     """Describe an entry in a sentence or two."""
     label = "" if entry.label is None else f" for {entry.label!r}"
@@ -215,30 +195,6 @@ def sentence(entry: LedgerEntry) -> str:
         ) from None
     when = f"{entry.time:%Y-%m-%d %H:%M:%S} UTC"
     return f"Entry {entry.id}, charged {when}{label}: {said}"
-
-
-def exported(standing: Standing) -> str:
-    """Return lines of JSON: the ledger, then its entries, oldest first."""
-    budget, (unit, neighbors) = standing.budget, standing.relation or (None, None)
-    head = {"ledger": standing.terms["id"], "unit": unit, "neighbors": neighbors}
-    head |= {"entries": len(standing.entries), "spent": standing.spent()._asdict()}
-    head["budget"] = budget and {"epsilon": budget.epsilon, "delta": budget.delta}
-    lines = [{**head, "statement": summary(standing)}]
-    for entry in standing.entries:
-        line = {**entry._asdict(), "time": entry.time.isoformat()}
-        mechanisms = json.loads(line.pop("plan"))["mechanisms"]
-        line |= {"statement": sentence(entry), "mechanisms": mechanisms}
-        lines.append(line)
-    return "".join(f"{json.dumps(_plain(line), allow_nan=False)}\n" for line in lines)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value for JSON, with None in place of infinity."""
-    if isinstance(value, dict):
-        return {key: _plain(v) for key, v in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, str) else value
 
 
 # -- an inspection ---------------------------------------------------------------------

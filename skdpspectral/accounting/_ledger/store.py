@@ -194,7 +194,7 @@ def check_version(path: str, version: Any) -> None:
     """Refuse ledgers of other versions, with a word on what to do."""
     if version == VERSION:
         return
-    remedy = "export it with that release, and enter what it has spent in a new ledger"
+    remedy = "print it with that release, and enter what it has spent in a new ledger"
     if isinstance(version, int) and version > VERSION:
         remedy = "update skdpspectral"
     raise LedgerError(

@@ -1,4 +1,4 @@
-"""DPMatrixFactorization: offsets and factors of items, and one model per user."""
+"""DPMatrixFactorization and DPItemEmbedding: items of a catalog, from ratings."""
 
 from __future__ import annotations
 
@@ -8,23 +8,51 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from scipy import sparse
+from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import Self, unweighted
-from .._base.personal import KeepsUsers, pooled_score
-from .._base.sklearn_compat import CallbackSupportMixin, Interval, fit_progress
+from .._base.personal import KeepsUsers, UserModels, pooled_score
+from .._base.sklearn_compat import (
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    check_input_features,
+    fit_progress,
+    output_container,
+)
 from .._base.strategies import check_arguments
 from .._statistics.user_sums import Billboard
-from .._tables.columns import read_entries
-from .._tables.ids import IdIndex
-from ._estimator import CatalogEstimator, RaterModels
+from .._tables.columns import IdIndex, column_names, id_array
 from ._item_models import ClicksModel, FoundItems, RatingsModel
-from ._kernels import ItemModel, UserRatings, click_weights, log_likings, user_weights
-from ._ratings import Ratings, public_features, read_catalog, units
+from ._kernels import (
+    ItemModel,
+    UserRatings,
+    click_weights,
+    log_likings,
+    measured_columns,
+    public_columns,
+    user_weights,
+)
+from ._ratings import (
+    CatalogEstimator,
+    Ratings,
+    beside_users,
+    find_columns,
+    public_features,
+    read_catalog,
+    units,
+)
 
+# What stands before the public features: a prediction for the average user, and the
+# features that tastes differ in beside public ones.
+MEASURES = ("mean", "offset", "popularity")
+# The penalty of a user's weights that columns are scaled for, whatever they would cost
+# on their own: that of LRSRegressor.
+PENALTY = 100.0
 # Private factors of ratings by default.
 _N_FACTORS = 3
 # Scores of users and items that are in memory together.
@@ -41,7 +69,6 @@ _LISTS: dict[str, list] = {
     "n": [Interval(Integral, 1, None, closed="left")],
     "exclude_seen": ["boolean"],
     "popularity": [Interval(Real, 0, None, closed="left")],
-    "as_frame": ["boolean"],
 }
 
 
@@ -54,6 +81,60 @@ def _largest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         np.take_along_axis(places, order, axis=1),
         np.take_along_axis(found, order, axis=1),
     )
+
+
+@dataclass(frozen=True)
+class RaterModels(UserModels):
+    """Weights of users on the items' features, and an array of each user's items."""
+
+    entries: ClassVar[tuple[str, ...]] = ("weights", "items")
+
+    items: np.ndarray
+
+    @classmethod
+    def empty(cls, n_features: int) -> RaterModels:
+        return cls(None, np.zeros((0, n_features)), np.zeros(0, dtype=object))
+
+    @classmethod
+    def fitted(cls, index: IdIndex, weights, rows: UserRatings) -> RaterModels:
+        """Make models of users who were fitted to their ratings."""
+        items = _of_arrays(np.split(rows.items, rows.pointer[1:-1])[: rows.n_users])
+        return cls(index.without_codes(), weights, items)
+
+    def find(self, users, name: str) -> np.ndarray:
+        """Return codes of ids, -1 for unknown ones; errors name them."""
+        ids = id_array(users, name)
+        return self.codes(ids, len(ids), name)
+
+    def weights_or_prior(self) -> np.ndarray:
+        """Weights, and a row of zeros behind them that code -1 stands for."""
+        return np.vstack([self.weights, np.zeros((1, self.weights.shape[1]))])
+
+    def seen(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return pairs of a place in `codes` and an item that this user rated."""
+        none = np.zeros(0, dtype=np.intp)
+        own = [none if code < 0 else self.items[code] for code in codes]
+        places = np.repeat(np.arange(len(codes)), list(map(len, own)))
+        return places, np.concatenate([none, *own])
+
+    def arrays(self, code: int | None = None) -> dict[str, np.ndarray]:
+        """Return arrays by name, of all users or one; none of a negative code."""
+        found = super().arrays(code)
+        if found and code is not None:
+            found["items"] = found["items"][0]
+        return found
+
+    @classmethod
+    def of_file(cls, index: IdIndex, arrays: dict[str, np.ndarray]) -> RaterModels:
+        return cls(index, arrays["weights"], _of_arrays([arrays["items"]]))
+
+
+def _of_arrays(arrays: list) -> np.ndarray:
+    """Return an array of arrays, which numpy does not join."""
+    out = np.empty(len(arrays), dtype=object)
+    for place, array in enumerate(arrays):
+        out[place] = array
+    return out
 
 
 @documented
@@ -197,10 +278,10 @@ class DPMatrixFactorization(
         X : array-like or dataframe of shape (n_ratings, n_columns)
             Ratings table with users, items and other columns, which are ignored with a
             warning. Alternatively, a sparse matrix of users x items whose stored
-            entries are the ratings, or a parquet file as a path,
-            ``pyarrow.parquet.ParquetFile`` or ``pyarrow.dataset.Dataset``. Files,
-            memory maps and arrays of other libraries are read in blocks of rows, and
-            the columns that are used of dask collections into memory.
+            entries are the ratings, or parquet files as a path or a
+            ``pyarrow.dataset.Dataset``. Files, memory maps and arrays of other
+            libraries are read in blocks of rows, and the columns that are used of dask
+            collections into memory.
         y : array-like of shape (n_ratings,) or None, default=None
             Ratings, unless X contains them in the column `rating_feature` or as the
             entries of a sparse matrix. Ignored with `implicit`.
@@ -218,7 +299,7 @@ class DPMatrixFactorization(
                 return progress
 
             found = self._released_items(X, y, begin)
-            catalog, self.privacy_, items, rows, index = found
+            _, catalog, self.privacy_, items, rows, index = found
             self._set_items(catalog, items)
             # What belongs to users, apart from all public attributes.
             self._personal = self._fitted_users(rows, index)
@@ -382,9 +463,7 @@ class DPMatrixFactorization(
         found, private = self._predicted(own, rows.items), self._was_private()
         return pooled_score(self, rows.values, found, sample_weight, private=private)
 
-    def recommend(
-        self, users, n=10, *, exclude_seen=True, popularity=None, as_frame=False
-    ):
+    def recommend(self, users, n=10, *, exclude_seen=True, popularity=None):
         """Return the best items for each of the given users, for that user alone.
 
         The ranking uses the predicted rating, or with `implicit` the user's taste, plus
@@ -402,8 +481,6 @@ class DPMatrixFactorization(
         popularity : float or None, default=None
             Finite, at least 0. With 0, only the predicted rating or the user's taste
             counts. None uses 2 for ratings and 1 with `implicit`.
-        as_frame : bool, default=False
-            Whether to return a pandas dataframe.
 
         Returns
         -------
@@ -411,43 +488,24 @@ class DPMatrixFactorization(
             Item ids, best first.
         scores : ndarray of shape (n_users, n)
             Scores used for the ranking, minus infinity if the user has already seen all
-            other items. With `popularity` they are **not on the scale of ratings**.
-        frame : DataFrame
-            Returned instead of both with ``as_frame=True``. It has one row per user and
-            item, best first, without items that the user has seen. The columns are the
-            user, "rank" (from 1), the item, the predicted rating within `rating_range`
-            (not with `implicit`), and "score", the score used for the ranking.
+            other items. With `popularity` they are **not on the scale of ratings**,
+            which :meth:`predict` returns for these users and items.
 
         Raises
         ------
         ValueError, TypeError
             If a parameter is invalid.
-        ImportError
-            If `as_frame` is set and pandas is not installed.
 
         Warns
         -----
         UserWarning
             If users have no model and get the same list as everybody. With a published
             copy, this applies to all users until they are personalized.
-
-        Examples
-        --------
-        >>> from skdpspectral import DPMatrixFactorization
-        >>> from skdpspectral.datasets import make_ratings
-        >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
-        >>> model = DPMatrixFactorization(items=data.item_ids, rating_range=(1, 5))
-        >>> lists = model.fit(data.frame).recommend([1, 2], n=3, as_frame=True)
-        >>> list(lists.columns)
-        ['user_id', 'rank', 'item_id', 'rating', 'score']
-        >>> bool(lists["rating"].between(1, 5).all())
-        True
         """
         check_is_fitted(self)
         if popularity is None:
             popularity = 1.0 if self._of_clicks() else 2.0
         given = {"n": n, "exclude_seen": exclude_seen, "popularity": popularity}
-        given["as_frame"] = as_frame
         check_arguments("recommend", _LISTS, given)
         models = self._models()
         own = models.find(users, "users")
@@ -463,37 +521,7 @@ class DPMatrixFactorization(
             if exclude_seen:
                 all_scores[models.seen(own[part])] = -np.inf
             best[part], scores[part] = _largest(all_scores, n)
-        if as_frame:
-            return self._as_frame(users, own, self.items_[best], scores)
         return self.items_[best], scores
-
-    def _as_frame(self, users, own: np.ndarray, items, scores):
-        """Return lists as a dataframe, without items that were seen."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "as_frame=True needs pandas: pip install pandas"
-            ) from error
-        kept, n = np.isfinite(scores).ravel(), items.shape[1]
-        items = items.ravel()[kept]
-        names = [
-            name if isinstance(name, str) else default
-            for name, default in (
-                (self.user_feature, "user_id"),
-                (self.item_feature, "item_id"),
-            )
-        ]
-        columns = {
-            names[0]: np.repeat(read_entries(users, "users"), n)[kept],
-            "rank": np.tile(np.arange(1, n + 1), len(own))[kept],
-            names[1]: items,
-        }
-        if not self._of_clicks():
-            ratings = self._predicted(np.repeat(own, n)[kept], items)
-            columns[self.rating_feature] = ratings
-        columns["score"] = scores.ravel()[kept]
-        return pd.DataFrame(columns).infer_objects()
 
     def _scores(self, weights: np.ndarray, popularity: float) -> np.ndarray:
         """Scores of all items for users of such weights: (n_users, n_items)."""
@@ -547,3 +575,208 @@ class DPMatrixFactorization(
         tags.target_tags.required = not is_implicit(self)
         tags.target_tags.single_output = True
         return tags
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class DPItemEmbedding(TransformerMixin, CatalogEstimator):
+    r"""Replace item ids in a ratings table with private item features.
+
+    An item is described by its expected rating from the average user, its popularity,
+    its public features, and private components that are common to users. Each rating
+    becomes a row of features and the user id, for :class:`~skdpspectral.LRSRegressor`
+    or any other regressor. Read more in the :ref:`user guide <recommenders>`.
+
+    Parameters
+    ----------
+    n_components : int, default=3
+        Number of private components, at least 0. `method` may cap it.
+    {epsilon}
+    {delta}
+    {columns_of_ratings}
+    rating_range : tuple (low, high) or None, default=None
+        Public range of ratings, which :meth:`fit` requires. Ratings outside this range
+        are clipped to it.
+    {accountant}
+    {noise_seed}
+    method : {"offsets", "residuals"}, default="offsets"
+        "offsets" makes the same releases as
+        :class:`~skdpspectral.DPMatrixFactorization`, in two or three rounds: counts and
+        offsets of items, and factors of the users' tastes as components. Their number
+        is at most the number of item features, capped at 24, plus two. "residuals"
+        releases counts, offsets, and the leading components of the second moment of the
+        remaining residuals of users' ratings. Use it for at most a few hundred items
+        that many users rate.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_items)
+        Private components, leading component first. Their variance over the ratings is
+        at most one, and components that consist only of noise are zero.
+    {offsets_of_items}
+    item_embeddings_ : ndarray of shape (n_items, n_item_columns)
+        Values that :meth:`transform` writes for each item: the mean (level plus offset,
+        in units of ratings), offset, popularity, public features and components. All
+        but the mean are scaled so that a single penalty of 100, the default of
+        :class:`~skdpspectral.LRSRegressor`, suits all of a user's weights.
+    item_feature_names_ : ndarray of shape (n_item_features,)
+        Names of the public features, empty if they have none.
+    {n_features_in_}
+    {feature_names_in_}
+    {privacy_}
+
+    See Also
+    --------
+    skdpspectral.LRSRegressor : Fits one model per user on these features.
+    skdpspectral.DPPCA : Components of rows of a table, with row-level privacy.
+
+    Notes
+    -----
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one user with all of their ratings, under
+    addition or removal of that user, for any data. The number of users is only used as
+    released. In every release a user changes a sum by a vector of norm at most one
+    (:ref:`lemma-answers`), or a second moment by a matrix of Frobenius norm at most one
+    (:ref:`lemma-exact-projectors`).
+
+    References
+    ----------
+    Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, algorithm 1, for users.
+    Krichene, Mayoraz, Rendle, Song, Thakurta and Zhang (2023), Private learning with
+    public features.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdpspectral import DPItemEmbedding, LRSRegressor
+    >>> from skdpspectral.datasets import make_ratings
+    >>> from skdpspectral.linear_model import UserIntercept
+    >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
+    >>> embedding = DPItemEmbedding(
+    ...     items=data.item_ids,
+    ...     item_features=data.item_features,
+    ...     epsilon=2.0,
+    ...     rating_range=(1, 5),
+    ... )
+    >>> intercept = UserIntercept(ridge=5.0, offset_feature=1)
+    >>> users = LRSRegressor(0, None, user_feature=0, fit_intercept=intercept)
+    >>> model = make_pipeline(embedding, users).fit(data.data, data.target)
+    >>> embedding.get_feature_names_out()[:4].tolist()
+    ['user_id', 'item_id_mean', 'item_id_offset', 'item_id_popularity']
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **CatalogEstimator._parameter_constraints,
+        "method": [StrOptions({"offsets", "residuals"})],
+    }
+
+    n_components: int = 3
+    _: KW_ONLY
+    method: str = "offsets"
+
+    # What audit.privacy_report knows of the columns that come out.
+    _puts_users_first: ClassVar[bool] = True
+
+    def _statistic(self, n_items: int):
+        features = public_features(self.item_features, n_items)
+        how = {"by_moment": self.method == "residuals", "has_users": False}
+        return RatingsModel(features, self.n_components, **how)
+
+    @unweighted
+    def fit(self, X, y=None) -> Self:
+        """Release the embeddings of the items.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_ratings, n_columns)
+            Ratings table with users, items and other columns, which are ignored with a
+            warning. If a user rates an item several times, the last rating counts.
+            Alternatively, a sparse matrix of users x items whose stored entries are the
+            ratings.
+        y : array-like of shape (n_ratings,)
+            Ratings. Pass None with a sparse matrix.
+
+        {outcome_of_fit}
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            self._limits()
+            released = self._released_items(X, y)
+            statistic, catalog, self.privacy_, found, *_ = released
+            self._set_items(catalog, found)
+            model, public = found.model, public_columns(statistic.features)
+            last = model.features.shape[1] - statistic.n_factors
+            self.components_ = model.features[:, last:].T.copy()
+            # A weight costs as much as it does under its own penalty.
+            scales = np.sqrt(PENALTY / model.ridge)
+            scaled = model.features * scales
+            measured = measured_columns(public, found.counts) * scales[last - 1]
+            means = self._in_units(model.level + model.offsets)
+            self.item_embeddings_ = np.column_stack(
+                [means, scaled[:, [1, last - 1]], measured, scaled[:, last:]]
+            )
+            names = column_names(self.item_features) or ()
+            self.item_feature_names_ = np.array([*map(str, names)], dtype=object)
+        return self
+
+    def transform(self, X):
+        """Replace each item id with the features and embedding of the item.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            Table with the same columns as in fit, or a sparse matrix of users x items,
+            which stands for the table of its stored entries in row order.
+
+        Returns
+        -------
+        ndarray or dataframe of shape (n_rows, n_columns_out)
+            Ids of users first, then the columns of the items. Items outside the catalog
+            get the values of the average item. Arrays with ids that float64 cannot hold
+            have dtype object.
+        """
+        check_is_fitted(self)
+        ratings = Ratings(self, X, reset=False, rated=False).read()
+        unknown = np.zeros((1, self.item_embeddings_.shape[1]))
+        unknown[0, :2] = self.item_embeddings_[:, :2].mean(axis=0)
+        codes = read_catalog(self.items_).find(ratings.items, "item_feature")
+        embedded = np.vstack([self.item_embeddings_, unknown])[codes]
+        user, item = (ratings.names[place] for place in ratings.places[:2])
+        names, kind = self._names_out(user, item), output_container(self)
+        return beside_users(ratings.users, embedded, names, kind, ratings.index)
+
+    def _n_columns_out(self, X) -> int | None:
+        """Return the number of columns that :meth:`transform` makes of a table's."""
+        if sparse.issparse(X):  # its rows are not those that come out
+            return None
+        self._check_parameters()
+        statistic = self._statistic(len(self._catalog(X)))
+        n_public = statistic.features.shape[1]
+        return 1 + len(MEASURES) + n_public + statistic.n_factors
+
+    def _names_out(self, user, item) -> list:
+        total, n_embedded = self.item_embeddings_.shape[1], len(self.components_)
+        n_public = total - n_embedded - len(MEASURES)
+        public = list(self.item_feature_names_)
+        public = public or [f"{item}_feature{j}" for j in range(n_public)]
+        first = [f"{item}_{name}" for name in MEASURES]
+        last = [f"{item}_embedding{j}" for j in range(n_embedded)]
+        return [user, *first, *public, *last]
+
+    def get_feature_names_out(self, input_features=None):
+        """Return the names of the columns of :meth:`transform`.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns of X. None uses the names seen in fit, or x0, x1, ...
+
+        Returns
+        -------
+        ndarray of str objects
+        """
+        check_is_fitted(self)
+        names = list(check_input_features(self, input_features))
+        known = names if hasattr(self, "feature_names_in_") else None
+        user, item = find_columns(self, known, len(names))
+        return np.asarray(self._names_out(names[user], names[item]), dtype=object)

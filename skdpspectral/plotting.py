@@ -1,4 +1,4 @@
-"""Displays: budgets, noise of fits, effects, audits, and scores against epsilon."""
+"""Displays of what privacy costs and what noise does; they need matplotlib to draw."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv, cross_val_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._base.documented import documented
-from ..accounting import PrivacyLeakWarning
-from ..accounting._ledger.planned_fits import estimators_within, is_private
-from ..mechanisms import check_count, check_real
-from ..pipeline import PrivatePipeline
-from ..preprocessing._quantiles import score_histogram
+from ._base.documented import documented
+from .accounting import PrivacyLeakWarning
+from .accounting._ledger.planned_fits import estimators_within, is_private
+from .mechanisms import check_count, check_real
+from .pipeline import PrivatePipeline
+from .preprocessing._quantiles import score_histogram
+
+__all__ = [
+    "AuditDisplay",
+    "ClientWeightsDisplay",
+    "ComponentsDisplay",
+    "EffectsDisplay",
+    "LedgerDisplay",
+    "PrivacyUtilityDisplay",
+    "ScoresDisplay",
+    "StreamDisplay",
+]
 
 
-class Display:
+class _Display:
     """Base of displays: axes and styles; matplotlib is imported when it is needed."""
 
     def plot(self, ax=None, **style):
@@ -52,7 +63,7 @@ class Display:
         self.figure_ = self.ax_.figure
 
     @staticmethod
-    def _check_style(**line_kw):
+    def _check_style(**style):
         """Return pyplot; refuse what no line has, before anything is charged."""
         try:
             from matplotlib import lines, pyplot
@@ -60,7 +71,7 @@ class Display:
             raise ImportError(
                 "plotting needs matplotlib: pip install matplotlib"
             ) from error
-        lines.Line2D([], [], **line_kw)
+        lines.Line2D([], [], **style)
         return pyplot
 
     @staticmethod
@@ -99,7 +110,7 @@ def _of_shape(name: str, values, shape: tuple) -> np.ndarray:
 
 
 @documented
-class LedgerDisplay(Display):
+class LedgerDisplay(_Display):
     """Visualization of the spent and remaining budget of a ledger, entry by entry.
 
     Parameters
@@ -140,10 +151,10 @@ class LedgerDisplay(Display):
         self.entries, self.spent, self.left = entries, spent, left
         self.budget, self.delta = budget, delta
 
-    def _draw(self, ax, line_kw):
+    def _draw(self, ax, style):
         self._start(ax)
         entries = _of_shape("entries", self.entries, (None,))
-        style = self._styled(line_kw, drawstyle="steps-post", marker=".")
+        style = self._styled(style, drawstyle="steps-post", marker=".")
 
         def curve(name, values, label):
             values = _of_shape(name, values, entries.shape)
@@ -168,7 +179,7 @@ class LedgerDisplay(Display):
         self.ax_.legend()
 
     @classmethod
-    def from_accountant(cls, accountant, *, ax=None, **line_kw):
+    def from_accountant(cls, accountant, *, ax=None, **style):
         """Plot the ledger of an accountant, without charging it.
 
         Parameters
@@ -176,10 +187,7 @@ class LedgerDisplay(Display):
         accountant : PrivacyAccountant
             Accountant with or without a budget. Only some entries are drawn if there
             are more than 200.
-        ax, **line_kw
-            As in :meth:`plot`.
-
-        {drawn}
+        {as_in_plot}
         LedgerError
             If the ledger cannot be read.
         """
@@ -191,11 +199,11 @@ class LedgerDisplay(Display):
             budget=accountant.epsilon,
             delta=spent[-1].delta,
         )
-        return display.plot(ax, **line_kw)
+        return display.plot(ax, **style)
 
 
 @documented
-class ComponentsDisplay(Display):
+class ComponentsDisplay(_Display):
     """Visualization of private components with noise intervals.
 
     Parameters
@@ -204,10 +212,7 @@ class ComponentsDisplay(Display):
         Components, one per row.
     std : array-like of shape (n_components, n_features)
         Standard deviations of the entries due to noise.
-    feature_names : sequence of str or None, default=None
-        Labels of the horizontal axis. None numbers the features.
-    confidence : float, default=0.95
-        Coverage of each single interval, in (0, 1), under normal noise.
+    {intervals}
 
     Attributes
     ----------
@@ -230,12 +235,12 @@ class ComponentsDisplay(Display):
         self.components, self.std = components, std
         self.feature_names, self.confidence = feature_names, confidence
 
-    def _draw(self, ax, errorbar_kw):
+    def _draw(self, ax, style):
         width = _deviations(self.confidence)
         components = _of_shape("components", self.components, (None, None))
         bars = width * _of_shape("std", self.std, components.shape)
         self._start(ax)
-        style = self._styled(errorbar_kw, linestyle="none", marker="o")
+        style = self._styled(style, linestyle="none", marker="o")
         self.errorbars_ = []
         rank, n_features = components.shape
         for k, (row, bar) in enumerate(zip(components, bars, strict=True)):
@@ -253,7 +258,7 @@ class ComponentsDisplay(Display):
         self.ax_.legend()
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, confidence=0.95, **errorbar_kw):
+    def from_estimator(cls, estimator, *, ax=None, confidence=0.95, **style):
         """Plot the components of a fitted estimator, without charging it.
 
         Parameters
@@ -261,11 +266,8 @@ class ComponentsDisplay(Display):
         estimator : fitted DPPCA
             Estimator with `components_std_`, which not every fit sets.
         confidence : float, default=0.95
-            Coverage of each single interval.
-        ax, **errorbar_kw
-            As in :meth:`plot`.
-
-        {drawn}
+            Coverage of each single interval, in (0, 1).
+        {as_in_plot}
         sklearn.exceptions.NotFittedError
             If the estimator is not fitted.
         ValueError
@@ -283,11 +285,11 @@ class ComponentsDisplay(Display):
         names = getattr(estimator, "feature_names_in_", None)
         named = {"feature_names": names, "confidence": confidence}
         display = cls(components=estimator.components_, std=std, **named)
-        return display.plot(ax, **errorbar_kw)
+        return display.plot(ax, **style)
 
 
 @documented
-class ScoresDisplay(Display):
+class ScoresDisplay(_Display):
     """Visualization of a private histogram of the first two component scores.
 
     Scores of private rows are as private as the rows, and so is a scatter plot of them.
@@ -325,7 +327,7 @@ class ScoresDisplay(Display):
         self.counts, self.edges = counts, edges
         self.noise_std, self.group_names = noise_std, group_names
 
-    def _draw(self, ax, scatter_kw):
+    def _draw(self, ax, style):
         edges = _of_shape("edges", self.edges, (2, None))
         n_bins = edges.shape[1] - 1
         counts = _of_shape("counts", self.counts, (None, n_bins, n_bins))
@@ -336,9 +338,8 @@ class ScoresDisplay(Display):
         self.scatters_ = []
         for name, cells in zip(names, counts, strict=True):
             seen = cells > 2.0 * self.noise_std
-            style = {"s": 150.0 * cells[seen] / counts.max(), "alpha": 0.6}
-            places = first[seen], second[seen]
-            drawn = self.ax_.scatter(*places, label=name, **{**style, **scatter_kw})
+            look = {"s": 150.0 * cells[seen] / counts.max(), "alpha": 0.6, **style}
+            drawn = self.ax_.scatter(first[seen], second[seen], label=name, **look)
             self.scatters_.append(drawn)
         self.ax_.set(xlabel="first component", ylabel="second component")
         if self.group_names is not None:
@@ -358,7 +359,7 @@ class ScoresDisplay(Display):
         accountant=None,
         noise_seed=None,
         ax=None,
-        **scatter_kw,
+        **style,
     ):
         """Release a histogram of scores, and plot it.
 
@@ -379,10 +380,7 @@ class ScoresDisplay(Display):
             Budget of the histogram and ledger, as in
             :func:`~skdpspectral.preprocessing.private_quantiles`. Without `accountant`,
             that of the estimator is charged.
-        ax, **scatter_kw
-            As in :meth:`plot`.
-
-        {drawn}
+        {as_in_plot}
         ValueError, TypeError
             If an argument or the form of X is invalid (nothing is charged), or if a
             value is invalid (charged).
@@ -403,7 +401,7 @@ class ScoresDisplay(Display):
         given = (estimator, X, groups, group_names, n_bins)
         counts, edges, noise_std = score_histogram(*given, *budget)
         named = {"noise_std": noise_std, "group_names": group_names}
-        return cls(counts=counts, edges=edges, **named).plot(ax, **scatter_kw)
+        return cls(counts=counts, edges=edges, **named).plot(ax, **style)
 
 
 # Deviations from the mean of a feature up to which its effect is drawn.
@@ -411,7 +409,7 @@ _DRAWN = 3.0
 
 
 @documented
-class StreamDisplay(Display):
+class StreamDisplay(_Display):
     """Visualization of the released means of a stream with noise bands.
 
     Parameters
@@ -422,10 +420,7 @@ class StreamDisplay(Display):
         Released means.
     std : array-like of shape (n_points,)
         Standard deviations of the noise in each entry of a mean.
-    feature_names : sequence of str or None, default=None
-        Labels of the curves. None numbers the features.
-    confidence : float, default=0.95
-        Coverage of a band for each single step and feature, in (0, 1).
+    {intervals}
 
     Attributes
     ----------
@@ -451,7 +446,7 @@ class StreamDisplay(Display):
         self.steps, self.locations, self.std = steps, locations, std
         self.feature_names, self.confidence = feature_names, confidence
 
-    def _draw(self, ax, line_kw):
+    def _draw(self, ax, style):
         width = _deviations(self.confidence)
         steps = _of_shape("steps", self.steps, (None,))
         means = _of_shape("locations", self.locations, (len(steps), None))
@@ -459,7 +454,7 @@ class StreamDisplay(Display):
         self._start(ax)
         names = self.feature_names
         names = range(means.shape[1]) if names is None else names
-        style = self._styled(line_kw)
+        style = self._styled(style)
         self.lines_, self.bands_ = [], []
         for name, mean in zip(names, means.T, strict=True):
             style["label"] = f"feature {name}" if self.feature_names is None else name
@@ -474,9 +469,7 @@ class StreamDisplay(Display):
         self.ax_.legend()
 
     @classmethod
-    def from_path(
-        cls, path, *, feature_names=None, ax=None, confidence=0.95, **line_kw
-    ):
+    def from_path(cls, path, *, feature_names=None, ax=None, confidence=0.95, **style):
         """Plot the means of a stream's releases, without charging it.
 
         Parameters
@@ -484,14 +477,8 @@ class StreamDisplay(Display):
         path : iterable of MomentRelease
             Releases of a stream, such as ``release_path(X, every=100)`` of
             :class:`~skdpspectral.JMECovariance`.
-        feature_names : sequence of str or None, default=None
-            Labels of the curves. None numbers the features.
-        confidence : float, default=0.95
-            Coverage of a band for each single step and feature.
-        ax, **line_kw
-            As in :meth:`plot`.
-
-        {drawn}
+        {intervals}
+        {as_in_plot}
         ValueError
             If the standard deviations of means are not available, as with
             ``moments="assume-centered"`` or a `second_workload`.
@@ -509,11 +496,11 @@ class StreamDisplay(Display):
             )
         named = {"feature_names": feature_names, "confidence": confidence}
         display = cls(steps=list(steps), locations=means, std=std, **named)
-        return display.plot(ax, **line_kw)
+        return display.plot(ax, **style)
 
 
 @documented
-class ClientWeightsDisplay(Display):
+class ClientWeightsDisplay(_Display):
     """Visualization of the weights of the clients of a federation.
 
     Parameters
@@ -546,26 +533,23 @@ class ClientWeightsDisplay(Display):
     def __init__(self, *, weights, clients):
         self.weights, self.clients = weights, clients
 
-    def _draw(self, ax, bar_kw):
+    def _draw(self, ax, style):
         names = [str(client) for client in self.clients]
         weights = _of_shape("weights", self.weights, (len(names),))
         self._start(ax)
         order = np.argsort(weights, kind="stable")
-        self.bars_ = self.ax_.barh([names[k] for k in order], weights[order], **bar_kw)
+        self.bars_ = self.ax_.barh([names[k] for k in order], weights[order], **style)
         self.ax_.set(xlabel="weight in the average", ylabel="client")
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, **bar_kw):
+    def from_estimator(cls, estimator, *, ax=None, **style):
         """Plot the public weights of the last fit, without charging it.
 
         Parameters
         ----------
         estimator : fitted FederatedDPPCA
             Estimator with `client_weights_`.
-        ax, **bar_kw
-            As in :meth:`plot`.
-
-        {drawn}
+        {as_in_plot}
         sklearn.exceptions.NotFittedError
             If the estimator is not fitted.
         ValueError
@@ -573,11 +557,11 @@ class ClientWeightsDisplay(Display):
         """
         remedy = "FederatedDPPCA has them unless its components were given"
         weights = _attribute(estimator, "client_weights_", remedy)
-        return cls(weights=weights, clients=estimator.clients_).plot(ax, **bar_kw)
+        return cls(weights=weights, clients=estimator.clients_).plot(ax, **style)
 
 
 @documented
-class EffectsDisplay(Display):
+class EffectsDisplay(_Display):
     """Visualization of the effect of each feature in a ridge model.
 
     Parameters
@@ -610,18 +594,18 @@ class EffectsDisplay(Display):
         self.places, self.effects = places, effects
         self.feature_names = feature_names
 
-    def _draw(self, ax, line_kw):
+    def _draw(self, ax, style):
         places = _of_shape("places", self.places, (None, None))
         effects = _of_shape("effects", self.effects, places.shape)
         self._start(ax)
-        style, self.lines_ = self._styled(line_kw), []
+        style, self.lines_ = self._styled(style), []
         for x, y, name in zip(places, effects, self.feature_names, strict=True):
             self.lines_ += self.ax_.plot(x, y, **{"label": str(name), **style})
         self.ax_.set(xlabel="feature (deviations from its mean)", ylabel="effect")
         self.ax_.legend()
 
     @classmethod
-    def from_estimator(cls, estimator, *, features=None, output=0, ax=None, **line_kw):
+    def from_estimator(cls, estimator, *, features=None, output=0, ax=None, **style):
         """Plot effects of a fitted model, from its releases alone.
 
         Parameters
@@ -633,10 +617,7 @@ class EffectsDisplay(Display):
             most, at most six.
         output : int, default=0
             Target or class.
-        ax, **line_kw
-            As in :meth:`plot`.
-
-        {drawn}
+        {as_in_plot}
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "expanded_features_"):
@@ -654,11 +635,11 @@ class EffectsDisplay(Display):
             effects=found[:, features].T,
             feature_names=[names[j] for j in features],
         )
-        return display.plot(ax, **line_kw)
+        return display.plot(ax, **style)
 
 
 @documented
-class AuditDisplay(Display):
+class AuditDisplay(_Display):
     r"""Visualization of an attack's error rates and the claimed guarantee.
 
     A guarantee of mu means that no test has error rates below the curve
@@ -699,11 +680,11 @@ class AuditDisplay(Display):
         self.false_positives, self.false_negatives = false_positives, false_negatives
         self.claim, self.bound = claim, bound
 
-    def _draw(self, ax, line_kw):
+    def _draw(self, ax, style):
         wrong = _of_shape("false_positives", self.false_positives, (None,))
         missed = _of_shape("false_negatives", self.false_negatives, wrong.shape)
         self._start(ax)
-        style = self._styled(line_kw, label="attack")
+        style = self._styled(style, label="attack")
         (self.rates_,) = self.ax_.plot(wrong, missed, **style)
         alphas = np.linspace(0.0, 1.0, 201)
 
@@ -728,17 +709,14 @@ class AuditDisplay(Display):
         self.ax_.legend()
 
     @classmethod
-    def from_result(cls, result, *, ax=None, **line_kw):
+    def from_result(cls, result, *, ax=None, **style):
         """Plot the result of :func:`~skdpspectral.audit.audit_in_few_fits`.
 
         Parameters
         ----------
         result : AuditResult
             Result with `scores`.
-        ax, **line_kw
-            As in :meth:`plot`.
-
-        {drawn}
+        {as_in_plot}
         """
         first, second = result.scores
         one = np.sort(_of_shape("scores", first, (None,)))
@@ -756,7 +734,7 @@ class AuditDisplay(Display):
             claim=claim,
             bound=bound,
         )
-        return display.plot(ax, **line_kw)
+        return display.plot(ax, **style)
 
 
 def _checked_epsilons(epsilons) -> np.ndarray:
@@ -772,11 +750,11 @@ def _checked_epsilons(epsilons) -> np.ndarray:
 
 
 @documented
-class PrivacyUtilityDisplay(Display):
+class PrivacyUtilityDisplay(_Display):
     """Visualization of the held-out score of a private estimator against epsilon.
 
     Create it with :meth:`from_estimator`, or directly from scores, such as those of a
-    search over epsilon. Its attributes can be modified after drawing.
+    search over epsilon.
 
     .. warning::
         An exact score on held-out private rows is a release that no ledger records. So
@@ -828,37 +806,25 @@ class PrivacyUtilityDisplay(Display):
         self.epsilons, self.scores = epsilons, scores
         self.baseline_score, self.score_name = baseline_score, score_name
 
-    def _draw(self, ax, line_kw):
+    def _draw(self, ax, style):
         epsilons = _checked_epsilons(self.epsilons)
-        scores = np.asarray(self.scores, dtype=np.float64)
-        if scores.ndim != 2 or len(scores) != len(epsilons) or not scores.size:
-            raise ValueError(
-                f"scores must have shape (n_epsilons, n_folds) with n_epsilons="
-                f"{len(epsilons)}, got {scores.shape}"
-            )
+        scores = _of_shape("scores", self.scores, (len(epsilons), None))
         order = np.argsort(epsilons)
         epsilons, mean = epsilons[order], scores[order].mean(axis=1)
         std = scores[order].std(axis=1)
         self._start(ax)
-        style = self._styled(line_kw, marker="o", label="private")
+        style = self._styled(style, marker="o", label="private")
         (self.line_,) = self.ax_.plot(epsilons, mean, **style)
-        self.fill_between_ = self.ax_.fill_between(
-            *(epsilons, mean - std, mean + std),
-            facecolor=self.line_.get_color(),
-            alpha=0.3,
-        )
+        look = {"facecolor": self.line_.get_color(), "alpha": 0.3}
+        band = epsilons, mean - std, mean + std
+        self.fill_between_ = self.ax_.fill_between(*band, **look)
         self.baseline_ = None
         if self.baseline_score is not None:
             style = {"color": "0.4", "linestyle": "--", "label": "without privacy"}
             self.baseline_ = self.ax_.axhline(self.baseline_score, **style)
             self.ax_.legend()
         self.ax_.set(xscale="log", xlabel="epsilon", ylabel=self.score_name or "Score")
-        shown: list[float] = []  # labels that do not overlap
-        for epsilon in epsilons:
-            if not shown or epsilon >= 1.3 * shown[-1]:
-                shown.append(float(epsilon))
-        self.ax_.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
-        self.ax_.set_xticks([], minor=True)
+        self.ax_.xaxis.set_major_formatter("{x:g}")
 
     @classmethod
     def from_estimator(
@@ -872,10 +838,8 @@ class PrivacyUtilityDisplay(Display):
         scoring=None,
         n_jobs=None,
         baseline=False,
-        params=None,
-        score_name=None,
         ax=None,
-        **line_kw,
+        **style,
     ):
         """Cross-validate at each epsilon and plot the curve.
 
@@ -895,7 +859,7 @@ class PrivacyUtilityDisplay(Display):
             Targets, if the estimator or the score needs them.
         epsilons : array-like of shape (n_epsilons,)
             Distinct, positive and finite budgets of one fit.
-        cv, n_jobs, params
+        cv, n_jobs
             As in :func:`~sklearn.model_selection.cross_val_score`. The rows are split
             once, and every epsilon uses the same folds.
         scoring : str, callable or None, default=None
@@ -905,12 +869,7 @@ class PrivacyUtilityDisplay(Display):
             Whether to add n_folds fits **without privacy** and without its warning. A
             ledger records their cost as infinite, and one with a budget refuses them
             before any other fit.
-        score_name : str or None, default=None
-            Label of the vertical axis. None derives it from `scoring`.
-        ax, **line_kw
-            As in :meth:`plot`.
-
-        {drawn}
+        {as_in_plot}
         ValueError, TypeError, AttributeError
             If an argument is invalid; no fit is run.
         PrivacyBudgetError
@@ -920,7 +879,7 @@ class PrivacyUtilityDisplay(Display):
         --------
         The scores are not private; see the warning in the class documentation.
         """
-        cls._check_style(**line_kw)
+        cls._check_style(**style)
         epsilons = _checked_epsilons(epsilons)
         names = [
             f"{path}__epsilon" if path else "epsilon"
@@ -942,15 +901,13 @@ class PrivacyUtilityDisplay(Display):
 
         def scores_at(epsilon) -> np.ndarray:
             model = clone(estimator).set_params(**{names[0]: epsilon})
-            how = {"scoring": scoring, "cv": folds, "n_jobs": n_jobs, "params": params}
+            how = {"scoring": scoring, "cv": folds, "n_jobs": n_jobs}
             return cross_val_score(model, X, y, **how, error_score="raise")
 
-        if score_name is None:
-            name_of_score = getattr(scoring, "__name__", scoring)
-            if isinstance(name_of_score, str):
-                shown = name_of_score.replace("neg_", "negative ", 1)
-                score_name = shown.replace("_", " ").capitalize()
-        level = None
+        score_name, level = getattr(scoring, "__name__", scoring), None
+        if isinstance(score_name, str):
+            shown = score_name.replace("neg_", "negative ", 1)
+            score_name = shown.replace("_", " ").capitalize()
         if baseline:  # first: a budget refuses it before anything is spent
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -961,4 +918,4 @@ class PrivacyUtilityDisplay(Display):
             scores=np.stack([scores_at(epsilon) for epsilon in epsilons.tolist()]),
             score_name=score_name,
         )
-        return display.plot(ax, **line_kw)
+        return display.plot(ax, **style)

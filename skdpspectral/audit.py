@@ -1,4 +1,4 @@
-"""Audits: lower bounds on privacy losses, from a few fits of made-up data."""
+"""Empirical lower bounds on privacy loss, and reports about pipelines."""
 
 from __future__ import annotations
 
@@ -10,20 +10,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.special import chdtri, gammaln, ndtr, ndtri
 from sklearn.base import clone
 
-from .._release.noise import record_releases
-from ..accounting import (
+from ._base.privacy_report import privacy_report, publish
+from ._release.noise import record_releases
+from .accounting import (
     NoisyFitWarning,
     PrivacyLeakWarning,
     gaussian_epsilon,
     gaussian_mu,
 )
-from ..accounting._ledger.context import without_accountant
-from ..accounting._ledger.planned_fits import Composition, composition_of
-from ..mechanisms import PrivacyPlan
+from .accounting._ledger.context import without_accountant
+from .accounting._ledger.planned_fits import Composition, composition_of
+from .mechanisms import PrivacyPlan
+
+__all__ = [
+    "AuditResult",
+    "Canaries",
+    "audit_in_few_fits",
+    "pairs_of_features",
+    "privacy_report",
+    "publish",
+]
 
 # What an audit may assume of scores, and how results say so.
 _ASSUMED = {
@@ -31,7 +40,7 @@ _ASSUMED = {
     "gaussian": "if scores are independent normals of one deviation",
 }
 # Least levels of tests of given powers, for each of some losses.
-Curve = Callable[[np.ndarray, np.ndarray], np.ndarray]
+_Curve = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Chance that fits with noise of their own are called repeated.
 _BY_CHANCE = 1e-6
 
@@ -192,7 +201,6 @@ def audit_in_few_fits(
     epsilon: float | None = None,
     delta: float | None = None,
     confidence: float = 0.99,
-    n_jobs: int | None = None,
     random_state=None,
 ) -> AuditResult:
     r"""Bound the privacy loss from below, by a few fits of many made-up canaries.
@@ -207,9 +215,8 @@ def audit_in_few_fits(
     estimator : estimator or callable
         An unfitted estimator of this package, whose plan is audited. Or any function
         that is called with the data of a fit and returns what it publishes; then pass
-        the `mu`, or the `epsilon` and `delta`, that it claims. Parallel calls of a
-        function run in threads, so that a generator which it holds is shared. No ledger
-        is charged, not even that of a ``with`` block.
+        the `mu`, or the `epsilon` and `delta`, that it claims. No ledger is charged,
+        not even that of a ``with`` block.
     canaries : Canaries
         Made-up data and scores, by :func:`pairs_of_features` or of your own.
     n_fits : int, default=10
@@ -229,8 +236,6 @@ def audit_in_few_fits(
         or of a function 0, and 1e-6 beside a `mu`.
     confidence : float, default=0.99
         Probability that the bound holds.
-    n_jobs : int or None, default=None
-        Number of parallel jobs, as in joblib.
     random_state : int or None, default=None
         Seed of coins, and of noise by the estimator's `noise_seed`. None audits the
         noise source that is used in practice.
@@ -294,16 +299,10 @@ def audit_in_few_fits(
     delta = 0.0 if delta is None else float(delta)
     if assume == "gaussian" and delta == 0.0:
         raise ValueError('assume="gaussian" needs a positive delta')
-    seeds = rng.integers(2**31 - 1, size=n_fits)
-    runs = (
-        delayed(_scores_of_fit)(
-            estimator, canaries, tossed, None if random_state is None else int(seed)
-        )
-        for tossed, seed in zip(coins, seeds, strict=True)
-    )
-    # A copy of a function in another process would repeat the noise of this one.
-    require = None if hasattr(estimator, "fit") else "sharedmem"
-    scores = np.array(Parallel(n_jobs=n_jobs, require=require)(runs))
+    seeds = rng.integers(2**31 - 1, size=n_fits).tolist()
+    seeds = seeds if random_state is not None else [None] * n_fits
+    runs = zip(coins, seeds, strict=True)
+    scores = np.array([_scores_of_fit(estimator, canaries, *run) for run in runs])
     found_mu, found = _bounds(scores, coins, assume, mu, epsilon, delta, confidence)
     return AuditResult(
         mu=found_mu,
@@ -367,19 +366,19 @@ def _scores_of_fit(estimator, canaries: Canaries, coins, seed) -> np.ndarray:
 def _bounds(scores, coins, assume, mu, epsilon, delta, confidence):
     """Return bounds on mu (None for other claims) and on epsilon."""
     if assume == "gaussian":
-        found = bound_of_normals(scores[~coins], scores[coins], confidence)
+        found = _bound_of_normals(scores[~coins], scores[coins], confidence)
         return (None if mu is None else found), gaussian_epsilon(found, delta)
     # Guess the coins of the scores farthest from the middle of their fit, or of all.
     several = coins.shape[1] > 1
     middle = np.median(scores, axis=1, keepdims=True) if several else np.mean(scores)
     centered = scores - middle
-    curve: Curve = gaussian_curve if mu is not None else approximate_curve(delta)
+    curve: _Curve = _gaussian_curve if mu is not None else _approximate_curve(delta)
     claims = epsilon, gaussian_mu(epsilon, max(delta, 1e-6))
     claims = claims if mu is None else (mu, mu)
     guesses = _number_of_guesses(scores.size, curve, claims, confidence)
     order = np.argsort(-np.abs(centered), axis=None, kind="stable")[:guesses]
     right = (centered > 0.0).ravel()[order] == coins.ravel()[order]
-    found = bound_of_guesses(int(right.sum()), guesses, scores.size, curve, confidence)
+    found = _bound_of_guesses(int(right.sum()), guesses, scores.size, curve, confidence)
     return (None, found) if mu is None else (found, gaussian_epsilon(found, delta))
 
 
@@ -399,7 +398,7 @@ def _number_of_guesses(coins: int, curve, claims: tuple, confidence: float) -> i
         # A deviation less than the mean: else a lucky number is chosen.
         right = count * share - math.sqrt(count * share * (1.0 - share))
         all_right, usual = (
-            bound_of_guesses(int(max(k, 0)), count, coins, curve, confidence)
+            _bound_of_guesses(int(max(k, 0)), count, coins, curve, confidence)
             for k in (count, right)
         )
         if (found := (all_right > claimed, usual)) >= best:
@@ -430,18 +429,18 @@ def _repeated(scores, coins) -> bool | None:
 # -- bounds ----------------------------------------------------------------------------
 
 
-def gaussian_curve(powers, mus):
+def _gaussian_curve(powers, mus):
     """Return the least level of a test of these powers under mu-GDP."""
     return ndtr(ndtri(powers) - mus)
 
 
 @functools.lru_cache(maxsize=64)
-def approximate_curve(delta: float) -> Curve:
+def _approximate_curve(delta: float) -> _Curve:
     """Return the same curve of (epsilon, delta)-DP, as a function of epsilons."""
     return lambda powers, epsilons: np.maximum(powers - delta, 0.0) * np.exp(-epsilons)
 
 
-def least_loss(refuted: Callable[[np.ndarray], np.ndarray], most: float = 50.0):
+def _least_loss(refuted: Callable[[np.ndarray], np.ndarray], most: float = 50.0):
     """Return the largest loss in [0, most] that is refuted; refutation is monotone."""
     low, high = 0.0, most
     for _ in range(5):
@@ -453,8 +452,8 @@ def least_loss(refuted: Callable[[np.ndarray], np.ndarray], most: float = 50.0):
     return float(low)
 
 
-def bound_of_guesses(
-    right: int, guesses: int, coins: int, curve: Curve, confidence: float
+def _bound_of_guesses(
+    right: int, guesses: int, coins: int, curve: _Curve, confidence: float
 ) -> float:
     """Bound the loss by guesses of coins that were tossed in the same fits.
 
@@ -476,10 +475,10 @@ def bound_of_guesses(
             sums = sums + tail
         return tail > 1.0
 
-    return least_loss(refuted)
+    return _least_loss(refuted)
 
 
-def bound_of_normals(tails, heads, confidence: float) -> float:
+def _bound_of_normals(tails, heads, confidence: float) -> float:
     """Bound mu by scores that are normal, independent and of one deviation.
 
     Student's statistic of two samples has a noncentral law whose parameter is mu times
@@ -499,7 +498,7 @@ def bound_of_normals(tails, heads, confidence: float) -> float:
         chances = ndtr(factor * mus[:, None] - found * deviations) @ weights
         return chances < 1.0 - confidence
 
-    return least_loss(refuted)
+    return _least_loss(refuted)
 
 
 def _chi(freedom: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,20 +1,31 @@
-"""Means, moments and products of rows, pairs and gradients; sums and scores of users.
+"""Why a release is private: one function a lemma, public bounds to a float.
 
-Also counts of categories, and rounding errors of sums.
+Every function takes public numbers only and returns the largest change, over
+neighboring data sets, of a statistic. The proofs are in the theory part of the
+documentation, whose index ties each lemma to its function and its test.
+
+Means, moments and products of rows, pairs and gradients; sums and scores of users;
+counts of categories, and rounding errors of sums. Last is how far one row moves PCA
+under a spiked Gaussian model: bounds that a theorem gives outside an event whose
+probability is theirs to choose, and the papers' formulas, whose constant is open;
+nothing is charged by them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
+from scipy.optimize import brentq
+from scipy.special import chdtrc, chdtri, gammaincinv, ndtr, ndtri
 
-from ..mechanisms import Neighbors
+from .mechanisms import Neighbors
 
 
-def check_counts(**counts: int) -> None:
+def _check_counts(**counts: int) -> None:
     """Refuse counts below 1."""
     for name, count in counts.items():
         if count < 1:
@@ -47,7 +58,7 @@ def summation_error(
     cover the rounding of products, of the division by n, and the slack of
     :func:`skdpspectral._tables.clipping.clip_rows`.
     """
-    check_counts(n_samples=n_samples)
+    _check_counts(n_samples=n_samples)
     rows = min(block_rows, n_samples)
     blocks = math.ceil(n_samples / rows)
     if blocks_together is not None and blocks > blocks_together:
@@ -60,7 +71,7 @@ def mean_sensitivity(clip_norm: float, n_samples: int) -> float:
 
     The ball of radius c holds every row, about a public center.
     """
-    check_counts(n_samples=n_samples)
+    _check_counts(n_samples=n_samples)
     return 2.0 * clip_norm / n_samples
 
 
@@ -72,7 +83,7 @@ def second_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
     That of :math:`\frac1n \sum x x'` in Frobenius norm, under replace-one, for a public
     number n of rows.
     """
-    check_counts(n_samples=n_samples)
+    _check_counts(n_samples=n_samples)
     return math.sqrt(2.0) * clip_norm**2 / n_samples
 
 
@@ -84,7 +95,7 @@ def cross_moment_sensitivity(
     :math:`2 c_1 c_2 / n` in Frobenius norm under replace-one, attained; the norms of a
     and b are at most :math:`c_1` and :math:`c_2`.
     """
-    check_counts(n_samples=n_samples)
+    _check_counts(n_samples=n_samples)
     return 2.0 * clip_norm * other_clip_norm / n_samples
 
 
@@ -98,7 +109,7 @@ def power_product_sensitivity(
     :math:`\|(xx' - yy') Q\|_F \le \sqrt2 c^2`, and a single column has at most the
     spectral norm :math:`c^2`.
     """
-    check_counts(n_samples=n_samples, n_columns=n_columns)
+    _check_counts(n_samples=n_samples, n_columns=n_columns)
     factor = 1.0 if n_columns == 1 else math.sqrt(2.0)
     return factor * clip_norm**2 / n_samples
 
@@ -184,7 +195,7 @@ def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
 
     :math:`\sqrt v / 2` under add-remove-one, :math:`\sqrt v` under replace-one.
     """
-    check_counts(n_votes=n_votes)
+    _check_counts(n_votes=n_votes)
     return sum_sensitivity(0.5 * math.sqrt(n_votes), neighbors)
 
 
@@ -241,7 +252,7 @@ def second_moment_ratio(n_features: int) -> float:
     The supremum of :math:`\|xx' - yy'\|_F^2`, and of that of the diagonals: 1 for one
     feature, where :math:`x^2` is in [0, 1], and 2 for more.
     """
-    check_counts(n_features=n_features)
+    _check_counts(n_features=n_features)
     return 1.0 if n_features == 1 else 2.0
 
 
@@ -279,7 +290,7 @@ def joint_moments_sensitivity(
     :math:`S = \frac1n \sum x x'` of rows of norm at most c = `clip_norm`. It is
     :math:`c \sqrt{r_d(\nu)} / n` under replace-one, for a public number n of rows.
     """
-    check_counts(n_samples=n_samples)
+    _check_counts(n_samples=n_samples)
     return clip_norm * math.sqrt(joint_moment_ratio(nu, n_features)) / n_samples
 
 
@@ -289,18 +300,6 @@ def free_moment_weight(n_features: int) -> float:
     The largest :math:`\nu` with :math:`r_d(\nu) = 4`, as in :func:`joint_moment_ratio`.
     """
     return FREE_WEIGHT_1D if n_features == 1 else FREE_WEIGHT
-
-
-def free_trace_weight(n_features: int) -> float:
-    r"""Largest free weight of the trace, where the rest has the weight 1/2.
-
-    The supremum of :math:`\|x - y\|^2 + \frac12 \|\Delta_0\|_F^2 + \nu_0 t^2` over
-    the unit ball is 4, with :math:`\Delta = xx' - yy'`, its component :math:`t` along
-    :math:`I / \sqrt d` and the rest :math:`\Delta_0`. Returned is
-    :math:`\nu_0 = d \nu_1 - (d - 1) / 2`, with :math:`\nu_1` the free weight in one
-    dimension.
-    """
-    return n_features * FREE_WEIGHT_1D - 0.5 * (n_features - 1)
 
 
 def separate_moments_ratio(nu: float) -> float:
@@ -329,7 +328,7 @@ def difference_counts_sensitivity(n_features: int) -> float:
     over pairs is :math:`2 \sqrt{2 p}` under replace-one, where each row is in two
     pairs; attained.
     """
-    check_counts(n_features=n_features)
+    _check_counts(n_features=n_features)
     return 2.0 * math.sqrt(2.0 * n_features)
 
 
@@ -341,7 +340,7 @@ def difference_windows_sensitivity(n_features: int) -> float:
     sum over pairs is :math:`2 \sqrt{2 p}` under replace-one, where each row is in two
     pairs; attained. The total costs nothing.
     """
-    check_counts(n_features=n_features)
+    _check_counts(n_features=n_features)
     return 2.0 * math.sqrt(2.0 * n_features)
 
 
@@ -353,7 +352,7 @@ def value_windows_sensitivity(n_features: int) -> float:
     circle of at least 2 W cells. The l2-sensitivity of the sum over rows is
     :math:`\sqrt{2 p}` under replace-one; attained. The total costs nothing.
     """
-    check_counts(n_features=n_features)
+    _check_counts(n_features=n_features)
     return math.sqrt(2.0 * n_features)
 
 
@@ -363,7 +362,7 @@ def phase_sensitivity(n_features: int, n_periods: int) -> float:
     Each of p features is wound around L = `n_periods` circles; a phase is a point of
     the plane at most 1 from the origin. Under replace-one; attained for one circle.
     """
-    check_counts(n_features=n_features, n_periods=n_periods)
+    _check_counts(n_features=n_features, n_periods=n_periods)
     return 2.0 * math.sqrt(n_features * n_periods)
 
 
@@ -375,7 +374,7 @@ def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
     The l2-sensitivity is :math:`2 \sqrt p / n` under replace-one, attained: the squares
     cost nothing beside the means.
     """
-    check_counts(n_features=n_features)
+    _check_counts(n_features=n_features)
     one = joint_moments_sensitivity(1.0, n_samples, free_moment_weight(1), 1)
     return math.sqrt(n_features) * one
 
@@ -388,7 +387,7 @@ def residual_moments_sensitivity(n_samples: int, n_targets: int = 1) -> float:
     rows is :math:`2 \sqrt k / n` under replace-one, attained: second moments of this
     weight cost nothing beside the means, in any number of dimensions.
     """
-    check_counts(n_targets=n_targets)
+    _check_counts(n_targets=n_targets)
     return math.sqrt(n_targets) * mean_sensitivity(1.0, n_samples)
 
 
@@ -507,7 +506,7 @@ def category_counts_sensitivity(n_columns: int) -> float:
     Under replace-one, in l2-norm: one count falls by 1 and another one rises by 1 in
     each column; attained.
     """
-    check_counts(n_columns=n_columns)
+    _check_counts(n_columns=n_columns)
     return math.sqrt(2.0 * n_columns)
 
 
@@ -532,3 +531,273 @@ def category_failure(threshold: float, noise_std: float, n_columns: int) -> floa
     """
     alone = float(ndtr((1.0 - threshold) / noise_std))
     return -math.expm1(n_columns * math.log1p(-alone))
+
+
+# -- rows of a spiked Gaussian law -----------------------------------------------------
+
+_SQRT2 = math.sqrt(2.0)
+
+# Steps of the integrals over sampling errors and over parts along the components;
+# a finer grid lowers the bounds by less than a per cent.
+_N_LEVELS, _N_SIZES = 20, 80
+
+# Share of the failure probability that both integrals leave beyond their last step.
+_BEYOND = 2.0**-6
+
+# Where the search for a bound may end, as a logarithm, and how exactly.
+_LOG_SMALLEST, _TOLERANCE = -600.0, 1e-4
+
+
+def _extremes(
+    signal_variance: npt.ArrayLike, n_samples: int, n_features: int
+) -> tuple[int, float, float]:
+    """Return how many signal variances there are, the largest and the smallest."""
+    signal = np.asarray(signal_variance, dtype=np.float64)
+    _check_counts(n_samples=n_samples)
+    if not 1 <= signal.size < n_features:
+        raise ValueError(
+            f"the number of signal variances must be at least 1 and below n_features="
+            f"{n_features}, got {signal.size}"
+        )
+    return signal.size, float(signal.max()), float(signal.min())
+
+
+def spiked_projector_sensitivity(
+    signal_variance: npt.ArrayLike,
+    noise_variance: float,
+    n_samples: int,
+    n_features: int,
+    failure: float,
+    *,
+    centered: bool = False,
+) -> float:
+    r"""Bound on the change of PCA's projector **for rows of a spiked Gaussian law**.
+
+    Outside an event of probability at most `failure` over the rows and the new row,
+
+    .. math:: \|\hat P - \hat P'\|_F \le
+        \frac{\sqrt2 (Z + \theta W)(W + \theta Z)}{n g - (W + \theta Z)^2}
+
+    for the angle :math:`\theta` and the eigengap :math:`g` of the other rows, and the
+    lengths Z along and W across the components of both rows together. **For rows of
+    another law it is no bound at all.** It is infinite where it is not below the
+    largest distance of two such projectors, :math:`\sqrt{2 \min(r, p - r)}`.
+
+    Parameters
+    ----------
+    signal_variance : array-like of shape (r,)
+        Variances :math:`\lambda_1 \ge \dots \ge \lambda_r > 0` beyond the noise, r < p.
+    noise_variance : float
+        :math:`\sigma^2`, positive.
+    n_samples, n_features : int
+        n and p.
+    failure : float
+        In (0, 1).
+    centered : bool, default=False
+        Whether rows have an unknown mean, and are measured about their own
+        (:ref:`lemma-own-mean`).
+    """
+    rank, largest, smallest = _extremes(signal_variance, n_samples, n_features)
+    ratios = largest / noise_variance, smallest / noise_variance
+    shape = rank, n_samples, n_features, float(failure), bool(centered)
+    return _projector_bound(*ratios, *shape)
+
+
+def spiked_moment_sensitivity(
+    signal_variance: npt.ArrayLike,
+    noise_variance: float,
+    n_samples: int,
+    n_features: int,
+    failure: float,
+    *,
+    centered: bool = False,
+) -> float:
+    r"""Bound on the change of a second moment **for rows of a spiked Gaussian law**.
+
+    Of the second moment of projections on any r orthonormal directions, which may
+    depend on the rows: :math:`(\|x\|^4 + \|y\|^4)^{1/2} / n`, outside an event of
+    probability at most `failure` over the replaced row x and the new one y. In
+    Frobenius norm, in the units of the variances. **For rows of another law it is no
+    bound at all.** Parameters are those of :func:`spiked_projector_sensitivity`.
+    """
+    rank, largest, _ = _extremes(signal_variance, n_samples, n_features)
+    ratio = largest / noise_variance
+    spread = _spread(n_samples, centered)
+    square = _largest_square(ratio, rank, n_features, float(failure), spread)
+    return noise_variance * square / n_samples
+
+
+def _spread(n: int, centered: bool) -> float:
+    """Factor of the squared lengths of both rows together: they share a mean."""
+    return 1.0 + 1.0 / n if centered else 1.0
+
+
+@lru_cache(maxsize=4096)
+def _projector_bound(
+    largest: float,
+    smallest: float,
+    rank: int,
+    n: int,
+    p: int,
+    failure: float,
+    centered: bool,
+) -> float:
+    """Return the bound for unit noise variance, from ratios of variances to it."""
+    # The second moment of the other rows is that of so many about a known mean.
+    others, spread = n - 1 - centered, _spread(n, centered)
+    if others < rank:
+        return math.inf
+    weights, angles, gaps = _sampling_levels(smallest, rank, others, n, p, failure)
+    masses, sizes = _chi_square_steps(2 * rank, failure)
+    along = np.sqrt(spread * (largest + 1.0) * sizes)[None, :]
+    angles, gaps = angles[:, None], np.maximum(n * gaps, 0.0)[:, None]
+
+    def excess(log_bound: float) -> float:
+        """Logarithm of the probability to be beyond a bound, over `failure`."""
+        bound = math.exp(log_bound)
+        # Where (Z + theta W) v sqrt2 = D (n g - v^2), with v = W + theta Z.
+        square = _SQRT2 * angles + bound
+        half = (1.0 - angles**2) * along / _SQRT2
+        constant = bound * gaps
+        with np.errstate(invalid="ignore"):  # of 0 / 0, where no bound is known
+            v = constant / (half + np.sqrt(half**2 + square * constant))
+        across = np.maximum(np.nan_to_num(v) - angles * along, 0.0)
+        beyond = chdtrc(2.0 * (p - rank), across**2 / spread)
+        return math.log(
+            (float(weights @ (beyond @ masses)) + 2.0 * _BEYOND * failure) / failure
+        )
+
+    most = 0.5 * math.log(2.0 * min(rank, p - rank))
+    return _smallest_bound(excess, most)
+
+
+def _sampling_levels(
+    smallest: float, rank: int, others: int, n: int, p: int, failure: float
+) -> tuple[npt.NDArray[np.float64], ...]:
+    """Bound angle and gap of PCA of all rows but one, at levels of probability.
+
+    `others` is how many there are, and n what their second moment is divided by.
+    Returned are weights, angles and gaps of shape (n_levels,): random angle and gap are
+    no worse than draws of these with such weights; what the weights lack of 1 is below
+    ``_BEYOND * failure``.
+    """
+    # Each of three events has a probability of exp(-t).
+    ends = np.linspace(math.log(3.0), math.log(3.0 / (_BEYOND * failure)), _N_LEVELS)
+    reach = np.sqrt(2.0 * ends)
+    # The least eigenvalue along the components: of a Wishart matrix of order r.
+    degrees = others - rank + 1
+    least = gammaincinv(0.5 * degrees, np.exp(-ends) / rank) * 2.0 / rank
+    edge = math.sqrt(others) - math.sqrt(rank) - reach
+    least = np.maximum(least, np.maximum(edge, 0.0) ** 2) * (smallest + 1.0) / n
+    # The largest across them, and how far those directions mix.
+    most = (math.sqrt(others) + math.sqrt(p - rank) + reach) ** 2 / n
+    mixed = math.sqrt(p - rank) + math.sqrt(rank) + reach
+    mixed = np.minimum(mixed, np.sqrt(chdtri(rank * (p - rank), np.exp(-ends))))
+    gaps = least - most
+    below = gaps - mixed**2 / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        angles = mixed * np.sqrt(least / n) / below
+    angles = np.where(below > 0.0, np.minimum(angles, 1.0), 1.0)
+    survival = np.minimum(1.0, 3.0 * np.exp(-ends))
+    return -np.diff(np.r_[1.0, survival]), angles, gaps
+
+
+def _chi_square_steps(
+    degrees: int, failure: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Bound a chi-square variable from above by masses and values of shape (n_sizes,).
+
+    The variable is below a draw of these; what the masses lack of 1 is
+    ``_BEYOND * failure``.
+    """
+    survival = np.exp(np.linspace(0.0, math.log(_BEYOND * failure), _N_SIZES + 1))
+    return -np.diff(survival), chdtri(float(degrees), survival[1:])
+
+
+@lru_cache(maxsize=4096)
+def _largest_square(
+    ratio: float, rank: int, p: int, failure: float, spread: float
+) -> float:
+    """Return a bound on (|x|^4 + |y|^4)^(1/2) for unit noise variance."""
+
+    def bound_sum(n_rows: int, allowed: float) -> float:
+        """Bound the sum of squared lengths of so many rows."""
+        masses, sizes = _chi_square_steps(n_rows * rank, allowed)
+        along = (ratio + 1.0) * sizes
+        degrees = float(n_rows * (p - rank))
+
+        def excess(log_bound: float) -> float:
+            across = np.maximum(math.exp(log_bound) - along, 0.0)
+            beyond = float(chdtrc(degrees, across) @ masses) + _BEYOND * allowed
+            return math.log(beyond / allowed)
+
+        return _smallest_bound(excess, math.log(ratio + 1.0) + math.log(1e6 * p))
+
+    # That of the sum of both, or of the longer one.
+    return min(spread * bound_sum(2, failure), _SQRT2 * bound_sum(1, 0.5 * failure))
+
+
+def _smallest_bound(excess: Callable[[float], float], log_most: float) -> float:
+    """Return exp of where a falling function becomes negative; infinity if nowhere."""
+    if excess(log_most) > 0.0:
+        return math.inf
+    low = log_most
+    while excess(low) <= 0.0:
+        log_most, low = low, low - 2.0
+        if low <= _LOG_SMALLEST:
+            return math.exp(log_most)
+    root = brentq(excess, low, log_most, xtol=_TOLERANCE)
+    while excess(root) > 0.0:
+        root += _TOLERANCE
+    return math.exp(min(root, log_most))
+
+
+def paper_projector_sensitivity(
+    signal_variance: npt.ArrayLike,
+    noise_variance: float,
+    n_samples: int,
+    n_features: int,
+    constant: float,
+) -> float:
+    r"""Return what Cai et al. print for the change of PCA's projector.
+
+    :math:`\Delta_1 = C \bigl(\frac{\sigma^2}{\lambda_r}
+    + \sqrt{\frac{\kappa \sigma^2}{\lambda_r}}\bigr) \frac{\sqrt{p (r + \ln n)}}n` with
+    :math:`\kappa = \lambda_1 / \lambda_r`, in Frobenius norm. Theory leaves C =
+    `constant` open. For equal signals Li et al. print
+    :math:`\sqrt{q (q + 1)}` in place of :math:`q + \sqrt q`,
+    with :math:`q = \sigma^2 / \lambda`, which is up to :math:`\sqrt 2` times smaller.
+    This is the order of the change for many rows of the model. **It is no bound**: its
+    noise is charged by :func:`spiked_projector_sensitivity`.
+
+    References
+    ----------
+    Cai, Xia and Zha (2024), lemma 3 and corollary 1. Li, Cai, Xia and Zhang (2024),
+    algorithm 1.
+    """
+    rank, largest, smallest = _extremes(signal_variance, n_samples, n_features)
+    ratio = noise_variance / smallest
+    scale = ratio + math.sqrt(largest / smallest * ratio)
+    size = n_features * (rank + math.log(n_samples))
+    return constant * scale * math.sqrt(size) / n_samples
+
+
+def paper_moment_sensitivity(
+    signal_variance: npt.ArrayLike,
+    noise_variance: float,
+    n_samples: int,
+    n_features: int,
+    constant: float,
+) -> float:
+    r"""Return what the papers print for the change of the second moment.
+
+    :math:`\Delta_2 = C (\lambda_1 (r + \ln n) + \sigma^2 p) / n` in Frobenius norm; no
+    bound, as :func:`paper_projector_sensitivity`.
+
+    References
+    ----------
+    Cai, Xia and Zha (2024), lemma 4 and corollary 1.
+    """
+    rank, largest, _ = _extremes(signal_variance, n_samples, n_features)
+    spread = largest * (rank + math.log(n_samples))
+    return constant * (spread + noise_variance * n_features) / n_samples

@@ -1,15 +1,16 @@
-"""Private scales of features on few rows: overlapping windows of octaves.
+"""Private scales, places and means of features on few rows, from overlapping windows.
 
-A difference of two values lies in one octave. Windows of several octaves overlap, so
-that the counts of a scale add up over windows, for the price of one. The scale is read
-from released counts by the likelihood of a few shapes at all scales.
+A difference of two values lies in one octave, a value in one cell. Windows of several
+neighbors overlap, so that counts add up over windows, for the price of one. Scales and
+places are read from released counts by their likelihood, and clipped moments about
+these give means, and better scales where the noise is small.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -21,15 +22,22 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from .. import sensitivity
 from .._linalg import features, walks
 from .._tables.clipping import Box
-from .._tables.pairs import PairOrder, PairWalk
-from ..accounting import gaussian_mu
+from .._tables.pairs import PairWalk
 from ..accounting._gaussian import calibrate_alike
-from .feature_scales import FeatureLaw, in_units, octaves_within_memory
-from .statistic import Statistic
+from .feature_scales import (
+    FeatureLaw,
+    FeatureMoments,
+    FeatureScales,
+    FeatureStatistic,
+    Spreads,
+    UnitMoments,
+    times,
+)
+from .statistic import Combination
 
 # Rows, in units of sqrt(n_features) / mu, from which most scales are found; skewed
 # features need more of them than normal ones.
-FEWEST_ROWS = 25.0
+_ENOUGH_ROWS = 25.0
 
 # Octaves of a window, and the weight of a difference in each window that it is in: with
 # the count of all differences, two of them are as far apart as one is from a tie.
@@ -67,14 +75,6 @@ _SURE = 0.5
 
 # Features that are read together, and odds that are not followed further.
 _PANEL, _NEGLIGIBLE = 16, -12.0
-
-# Logarithmic odds of a single scale from which a feature may well be seen.
-_NO_DOUBT = 3.0
-
-
-def public_size(n_samples: int, n_features: int, epsilon: float, delta: float) -> float:
-    """Return a number of rows in units of sqrt(n_features) / mu."""
-    return n_samples * gaussian_mu(epsilon, delta) / math.sqrt(n_features)
 
 
 class Shape(NamedTuple):
@@ -129,33 +129,17 @@ def _shapes() -> dict[str, Shape]:
 
 
 @dataclass(frozen=True)
-class ScaleWindows(Statistic):
+class ScaleWindows(FeatureStatistic):
     """Scales of features from counts of differences in overlapping windows.
 
     Fewer rows suffice than for histograms of single octaves, whose scales rest on no
-    shape of a law. Means are not released. A `box` holds public bounds of each feature.
-    With `holes`, values may be NaN, and a share of the pairs that has no difference may
-    be of missing values.
+    shape of a law. Means are not released. With `holes`, a share of the pairs that has
+    no difference may be of missing values.
     """
 
-    n_samples: int
-    n_features: int
-    box: Box | None = None
-    holes: bool = False
     name: str = "windows"
 
-    @property
-    def order(self) -> PairOrder:
-        """Pairs of rows; each row is in two of them."""
-        return PairOrder(self.n_samples, self.n_features, 1)
-
-    @property
-    def octaves(self) -> tuple[int, int]:
-        """First octave, and the one after the last, from the number of features."""
-        return octaves_within_memory(self.n_features)
-
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the release at a cost of mu; infinite for no noise."""
         first, end = self.octaves
         # Windows, and the count of all differences that are no ties.
         shape = (self.n_features, end - first + _WIDTH)
@@ -172,35 +156,31 @@ class ScaleWindows(Statistic):
             first_octave=first,
             n_octaves=end - first,
         )
-        bounded = None if self.box is None else self.box.to_unit
-        counts = walks.reduce_rows(rows, PairWalk(self.order, bounded), kernel)
+        counts = walks.reduce_rows(rows, PairWalk(self.order, self.row_map), kernel)
         return np.column_stack([_windows(counts), counts.sum(axis=1)])
 
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureLaw:
         """Release the windows of rows; return the scales that they show."""
-        return self.law(*self.released(release, rows))
+        found = self.scales(self.released(release, rows), self.noise(release.plan))
+        return self.in_units(None, *found)
 
-    def released(self, release: Any, rows: Any) -> tuple[np.ndarray, float]:
-        """Release the windows of rows; return them and the deviation of their noise."""
+    def released(self, release: Any, rows: Any) -> np.ndarray:
+        """Release the windows of rows."""
         exact = self.exact(rows)
         counts = release(self.name, exact, overwrite=True)
-        return counts, getattr(release.plan[self.name], "noise_std", 0.0)
-
-    def law(self, released: np.ndarray, noise: float) -> FeatureLaw:
-        """Return scales from released counts whose noise has a deviation."""
-        return in_units(self, None, *self.scales(released, noise))
+        return counts
 
     def scales(self, released, noise: float) -> tuple[np.ndarray, np.ndarray]:
         """Return scales in units of a box, if any, and which of them are seen."""
-        logs, seen = self._read(released, noise, self._prior())
+        prior = self._prior()
+        logs, seen = self._read(released, noise, prior)
         if seen.any():
-            place = np.rint(logs[seen]).astype(int) - self._first_place
-            near = np.bincount(
-                np.clip(place, 0, self._n_places - 1), minlength=self._n_places
-            )
+            place = np.rint(logs[seen]).astype(int) - self.octaves[0]
+            place = np.clip(place, 0, len(prior) - 1)
+            near = np.bincount(place, minlength=len(prior))
             near = np.convolve(near, np.ones(2 * _NEAR + 1), mode="same")
             shared = near / near.sum()
-            prior = (1.0 - _SHARED) * self._prior() + _SHARED * shared
+            prior = (1.0 - _SHARED) * prior + _SHARED * shared
             logs, seen = self._read(released, noise, prior)
         return np.exp2(np.clip(np.where(seen, logs, 0.0), -1000.0, 1000.0)), seen
 
@@ -215,7 +195,7 @@ class ScaleWindows(Statistic):
     def unseen_features(self, plan: Any) -> tuple[str, ...]:
         """Say, from public numbers, if rows are too few for scales."""
         mu = getattr(plan[self.name], "mu", math.inf)
-        needed = math.ceil(FEWEST_ROWS * math.sqrt(self.n_features) / mu)
+        needed = math.ceil(_ENOUGH_ROWS * math.sqrt(self.n_features) / mu)
         if self.n_samples >= needed:
             return ()
         said = (
@@ -225,20 +205,9 @@ class ScaleWindows(Statistic):
         )
         return (said,)
 
-    # -- posterior ---------------------------------------------------------------------
-
-    @property
-    def _first_place(self) -> int:
-        """Octave of the smallest scale that is tried."""
-        return self.octaves[0]
-
-    @property
-    def _n_places(self) -> int:
-        return self.octaves[1] - self.octaves[0]
-
     def _prior(self) -> np.ndarray:
         """Return the prior probability of the octave of a scale."""
-        place = self._first_place + np.arange(self._n_places)
+        place = np.arange(*self.octaves)
         # With lighter tails than Cauchy's, noise far from 1 is rarely taken for a
         # scale: 2e-39 was, of columns of few ones.
         weights = (1.0 + (place / _TAIL) ** 2) ** -2.0
@@ -256,33 +225,6 @@ class ScaleWindows(Statistic):
                 own = slice(first, end)
                 logs[row], seen[row] = _within_an_octave(found[own], odds[own])
         return logs, seen
-
-    def _hidden(self, tried: list, rows: np.ndarray, log_prior) -> np.ndarray:
-        """Return which of some features are not seen whatever their exact odds are."""
-        n_places, n_pairs = len(log_prior), self.order.n_pairs
-        masses = np.zeros((len(rows), n_places + _HIGHEST))
-        total, best, reach = np.ones(len(rows)), np.zeros(len(rows)), 0.0
-        for name, ties, step, _, square, known, spread, low, high in tried:
-            mass = high[rows] + (log_prior + known)
-            best = np.maximum(best, mass.max(axis=1))
-            mass = np.exp(np.minimum(mass, _NO_DOUBT, out=mass), out=mass)
-            # Octave of the largest scale of a place, from the lowest that there is.
-            octave = step / _STEPS + 0.5 * math.log2(0.5 * _shapes()[name].square)
-            first = math.floor(octave) + 1
-            masses[:, first : first + n_places] += mass
-            if ties:
-                share = min(spread / math.sqrt(square) / n_pairs, 1.0)
-                reach = max(reach, -0.5 * math.log2(share))
-                mass = low[rows] + (log_prior + known)
-                mass = np.exp(np.minimum(mass, _NO_DOUBT, out=mass), out=mass)
-            total += mass.sum(axis=1)
-        # Scales within an octave of one lie in three octaves that follow each other.
-        near = masses.copy()
-        for shift in range(1, 3 + math.ceil(reach)):
-            near[:, shift:] += masses[:, :-shift]
-        # What is negligible may not be among all.
-        total -= len(tried) * n_places * np.exp(best + _NEGLIGIBLE)
-        return (best < _NO_DOUBT) & (near.max(axis=1) < (_SURE - 1e-6) * total)
 
     def _tried(self, panel, noise: float) -> Iterator[tuple]:
         """Yield shapes with their products with counts, and bounds on their odds."""
@@ -311,8 +253,6 @@ class ScaleWindows(Statistic):
             best = (low + (log_prior + known)).max(axis=1, keepdims=True)
             least = np.maximum(least, best)
         found, limit = [], least + (_NEGLIGIBLE - 1e-6)
-        rows = np.flatnonzero(least < _NO_DOUBT)
-        limit[rows[self._hidden(tried, rows, log_prior)]] = np.inf
         for name, ties, step, product, square, known, spread, _, odds in tried:
             row, place = np.nonzero(odds + (log_prior + known) > limit)
             odds = odds[row, place]
@@ -322,7 +262,7 @@ class ScaleWindows(Statistic):
                 odds, pairs = of_any_share(product, square, spread, n_pairs)
             odds = odds + log_prior[place] + known
             moment = _shapes()[name].square * pairs / (2.0 * n_pairs)
-            logs = self._first_place + place + step / _STEPS + 0.5 * np.log2(moment)
+            logs = self.octaves[0] + place + step / _STEPS + 0.5 * np.log2(moment)
             found.append((row, logs, odds))
         fields = [np.concatenate(parts) for parts in zip(*found, strict=True)]
         order = np.argsort(fields[0], kind="stable")
@@ -333,7 +273,7 @@ class ScaleWindows(Statistic):
         windows, total = panel[:, :-1], panel[:, -1:]
         width = _HIGHEST - _LOWEST + _WIDTH - 1
         padded = np.pad(windows, ((0, 0), (-_LOWEST, width)))
-        term, found = np.empty((len(panel), self._n_places)), {}
+        term, found = np.empty((len(panel), windows.shape[1] - _WIDTH + 1)), {}
         for name, shape in _shapes().items():
             for step, template in enumerate(shape.windows):
                 product = np.zeros_like(term)
@@ -393,3 +333,213 @@ def _within_an_octave(logs: np.ndarray, odds: np.ndarray) -> tuple[float, bool]:
     inside = slice(first, int(ends[first]))
     mean = float(np.average(logs[inside], weights=weights[inside]))
     return mean, bool(masses[first] >= _SURE * (sums[-1] + math.exp(-best)))
+
+
+# Rows, in units of sqrt(n_features) / mu, below which windows tell more.
+_FEW_ROWS = 200.0
+
+# Of fewer rows in the same units nothing is seen, and reading windows of more features
+# takes long.
+_HOPELESS_ROWS, _MANY_FEATURES = 6.0, 1000
+
+# Cells that normal values fill on either side of their mean.
+_REACH = 8
+
+# Cells of a feature, and of all features together: a power of two each.
+_MOST_CELLS, _FEWEST_CELLS, _MOST_COUNTS = 1 << 13, 1 << 9, 1 << 22
+
+# Scale of the prior's heavy tail in cells, odds of no place, and the error of a law, as
+# a share of the rows.
+_CELL_TAIL, _NOWHERE, _LAW_MISFIT = 8.0, 0.1, 0.02
+
+# A place is seen if so much of the posterior lies within so many cells.
+_SURE_PLACE, _NEAR_CELLS = 0.5, 4
+
+# Counts that are read together.
+_CELL_PANEL = 1 << 17
+
+
+@dataclass(frozen=True)
+class PlaceWindows(FeatureStatistic):
+    """Places of features from counts of values in overlapping windows of cells.
+
+    A cell is half as wide to as wide as a released scale. Cells go around a circle: a
+    place is known up to its length, and the one that is nearest to 0 is meant. The
+    number of values is released too, which may be NaN with `holes`.
+    """
+
+    name: str = "cells"
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of a feature, from the number of features."""
+        cells = _MOST_CELLS
+        while cells > _FEWEST_CELLS and cells * self.n_features > _MOST_COUNTS:
+            cells //= 2
+        return cells
+
+    def mechanisms(self, mu: float) -> tuple:
+        shape = (self.n_features, self.n_cells + 1)
+        moved = sensitivity.value_windows_sensitivity(self.n_features)
+        more = {"magnitude": self.n_samples, "lemma": "value-windows"}
+        return calibrate_alike([self.name], moved, mu, shape, **more)
+
+    def exact(self, rows: Any, scale: np.ndarray) -> np.ndarray:
+        """Return what is released of rows, without noise."""
+        exponents = np.frexp(scale)[1] - 1
+        kernel = partial(
+            features.counts_in_cells, exponents=exponents, n_cells=self.n_cells
+        )
+        counts = features.sum_over_rows(rows, kernel, self.row_map)
+        return np.column_stack([overlapping(counts, _WIDTH), counts.sum(axis=1)])
+
+    def run(self, release: Any, rows: Any, *given: Any) -> tuple:
+        """Release windows of rows; return places, and which of them are seen."""
+        (scale,) = given
+        exact = self.exact(rows, scale)
+        released = release(self.name, exact, overwrite=True)
+        noise = self.noise(release.plan)
+        cells, seen = np.empty(self.n_features), np.empty(self.n_features, dtype=bool)
+        exponents = np.frexp(scale)[1] - 1
+        # In units of cells.
+        widths, step = np.ldexp(scale, -exponents), max(1, _CELL_PANEL // self.n_cells)
+        for start in range(0, self.n_features, step):
+            some = slice(start, start + step)
+            odds = self._odds(released[some], noise, widths[some])
+            cells[some], seen[some] = self._likely_cell(odds)
+        with np.errstate(over="ignore", under="ignore"):
+            place = np.ldexp(cells + 0.5, exponents)
+        seen &= np.isfinite(place)
+        return np.where(seen, place, 0.0), seen
+
+    @property
+    def _cells(self) -> np.ndarray:
+        """Cells by their signed distance from 0, in the order of the windows."""
+        cells = np.arange(self.n_cells)
+        return np.where(cells < self.n_cells // 2, cells, cells - self.n_cells)
+
+    def _odds(self, panel, noise: float, widths) -> np.ndarray:
+        """Return logarithmic odds of the cell of a mean, for normal values."""
+        windows, total = panel[:, :-1], self.n_samples
+        if self.holes:
+            total = np.clip(panel[:, -1:], 1.0, self.n_samples)
+        template = _template(widths, self.n_cells)
+        square = np.sum(template**2, axis=1, keepdims=True)
+        products = np.fft.irfft(
+            np.fft.rfft(windows) * np.conj(np.fft.rfft(template)), self.n_cells
+        )
+        spread = math.hypot(noise, _LAW_MISFIT * self.n_samples)
+        odds, _ = of_any_share(products, square, spread, total)
+        prior = 1.0 / (1.0 + (self._cells / _CELL_TAIL) ** 2)
+        return odds + np.log((1.0 - _NOWHERE) * prior / prior.sum())
+
+    def _likely_cell(self, odds) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean cell where a posterior is densest, and if that suffices."""
+        nowhere = math.log(_NOWHERE)
+        best = np.maximum(odds.max(axis=1, keepdims=True), nowhere)
+        weights = np.exp(odds - best)
+        # Sums over neighbors on the circle.
+        wrapped = np.pad(weights, ((0, 0), (_NEAR_CELLS, _NEAR_CELLS)), mode="wrap")
+        near = np.lib.stride_tricks.sliding_window_view(
+            wrapped, 2 * _NEAR_CELLS + 1, axis=1
+        )
+        middle = np.argmax(near.sum(axis=-1), axis=1)
+        near = near[np.arange(len(odds)), middle]
+        mass = near.sum(axis=1)
+        offset = (
+            near @ np.arange(-_NEAR_CELLS, _NEAR_CELLS + 1.0) / np.maximum(mass, 1e-300)
+        )
+        all_mass = weights.sum(axis=1) + np.exp(nowhere - best[:, 0])
+        return self._cells[middle] + offset, mass >= _SURE_PLACE * all_mass
+
+
+def _template(scale: np.ndarray, n_cells: int) -> np.ndarray:
+    """Return expected counts in windows of normal values about the middle of cell 0."""
+    edges = np.arange(-_REACH, _REACH + 2) - 0.5
+    shares = np.diff(ndtr(edges / scale[:, None]), axis=1)
+    counts = np.zeros((len(scale), n_cells))
+    counts[:, np.arange(-_REACH, _REACH + 1)] = shares
+    return overlapping(counts, _WIDTH)
+
+
+# Shares of mu**2, by the features that are seen on small tables.
+_SHARES = {"windows": 0.4, "cells": 0.2, "moments": 0.4}
+
+# Half-width of what moments count, in scales, where noise is small.
+_REACH_OF_MOMENTS = 3.0
+
+# Relative error of a variance that windows show, and the largest ratio of a variance to
+# it, or of it to a variance.
+_ERROR, _FARTHEST = 0.5, 8.0
+
+# A mean is so many deviations of its noise from the edge, or so far from the place.
+_FROM_THE_EDGE, _FROM_THE_PLACE = 4.5, 0.7
+
+
+@dataclass(frozen=True)
+class WindowedScales(FeatureStatistic, Combination):
+    """Location and scale of each feature of few rows, with no bounds known."""
+
+    def parts(self) -> Mapping[str, Any]:
+        """Return the statistics, in the order of their releases."""
+        given = self.n_samples, self.n_features, self.box, self.holes
+        found = ScaleWindows(*given), PlaceWindows(*given), FeatureMoments(*given)
+        return {one.name: one for one in found}
+
+    def shares(self) -> Mapping[str, float]:
+        """Return the shares of mu**2."""
+        return _SHARES
+
+    def run(self, release: Any, rows: Any, *given: Any) -> FeatureLaw:
+        """Release scales, places and moments."""
+        windows, cells, moments = self.parts().values()
+        counts = windows.released(release, rows)
+        scale, seen = windows.scales(counts, windows.noise(release.plan))
+        # Of the pairs that have a difference; the others may have holes.
+        kept = np.clip(counts[:, -1], 1.0, self.n_samples) / self.n_samples
+        if self.holes:
+            scale = np.minimum(scale / np.sqrt(kept), np.finfo(float).max)
+        place, placed = cells.run(release, rows, scale)
+        reach = times(_REACH_OF_MOMENTS, scale)
+        spreads = Spreads(seen, reach, scale, np.zeros_like(scale))
+        radius = moments.radius(moments.noise(release.plan), spreads)
+        found = moments.released(release, rows, place, radius)
+        if found.present is not None:
+            # Pairs of present values that are ties count too.
+            share = np.clip(found.present, 1.0 / self.n_samples, 1.0)
+            scale = scale * np.minimum(np.sqrt(kept) / share, 1.0)
+        edge = np.maximum(1.0 - _FROM_THE_EDGE * found.noise, _FROM_THE_PLACE)
+        seen = seen & placed & found.enough & (np.abs(found.mean) < edge)
+        scale = _joint_scale(scale, radius, found)
+        return self.in_units(found.place, scale, seen, found.present)
+
+    def unseen_features(self, plan: Any) -> tuple[str, ...]:
+        """Say, from public numbers, if rows are too few for scales."""
+        return self.parts()["windows"].unseen_features(plan)
+
+
+def _joint_scale(scale, radius, found: UnitMoments) -> np.ndarray:
+    """Return scales from windows and moments, each by its error."""
+    with np.errstate(over="ignore"):
+        unit = np.square(radius / scale)
+    error = unit * found.deviation
+    weight = _ERROR**2 / (_ERROR**2 + error**2)
+    variance = 1.0 + weight * (unit * found.variance - 1.0)
+    return scale * np.sqrt(np.clip(variance, 1.0 / _FARTHEST, _FARTHEST))
+
+
+def scales_of_features(
+    n_samples: int,
+    n_features: int,
+    mu: float,
+    box: Box | None = None,
+    holes: bool = False,
+    with_mean: bool = True,
+) -> FeatureStatistic:
+    """Return the statistic of scales, and means, for a public number of rows."""
+    given, size = (n_samples, n_features, box, holes), n_samples * mu
+    size /= math.sqrt(n_features)
+    hopeless = with_mean and size < _HOPELESS_ROWS and n_features > _MANY_FEATURES
+    if size < _FEW_ROWS and not hopeless:
+        return WindowedScales(*given) if with_mean else ScaleWindows(*given)
+    return FeatureScales(*given, with_mean=with_mean)
