@@ -52,7 +52,7 @@ from skdpspectral.model_selection import (
     PrivateSearchCV,
     PrivateSplit,
 )
-from skdpspectral.model_selection._candidates import candidate_model
+from skdpspectral.model_selection._private_search import candidate_model
 from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import PrivatePipeline
 

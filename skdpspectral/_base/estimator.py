@@ -747,6 +747,24 @@ class ModelInside:
         "inverse_transform", "Map transformed rows back.", "Rows", of_outputs=True
     )
 
+    @has_method("transform")
+    def fit_transform(self, X, y=None):
+        """Fit, and transform the same rows.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows in a form that the fit accepts.
+        y : array-like or None, default=None
+            Targets.
+
+        Returns
+        -------
+        ndarray
+            Transformed rows. Each is as private as its original row.
+        """
+        return self.fit(X, y).transform(X)
+
     @has_method("score")
     def score(self, X, y=None, **params):
         """Return the exact score of the fitted model, which is not a private release.

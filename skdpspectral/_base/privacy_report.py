@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 from joblib import Memory
@@ -46,8 +47,7 @@ DEFAULT_NAMES = ("user_id", "item_id")
 _UNKNOWN = "unknown: treat as a leak"
 
 
-@dataclass(frozen=True)
-class StepReport:
+class StepReport(NamedTuple):
     """Verdict on one step of a pipeline.
 
     Parameters
@@ -95,17 +95,13 @@ class PrivacyReport:
         return iter(self.steps)
 
     def _repr_html_(self) -> str:
-        head = ("step", "estimator", "verdict", "reason")
-        rows = [(s.name, s.estimator, s.verdict, s.reason) for s in self.steps]
-        return html_table([head, *rows])
+        return html_table([StepReport._fields, *self.steps])
 
     def __str__(self) -> str:
-        name = max((len(step.name) for step in self.steps), default=0)
-        kind = max((len(step.estimator) for step in self.steps), default=0)
+        name, kind, *_ = (max(map(len, each)) for each in zip(*self.steps, strict=True))
         return "\n".join(
-            f"{step.name:{name}}  {step.estimator:{kind}}  {step.verdict:9}  "
-            f"{step.reason}"
-            for step in self.steps
+            f"{s.name:{name}}  {s.estimator:{kind}}  {s.verdict:9}  {s.reason}"
+            for s in self.steps
         )
 
 
@@ -155,35 +151,29 @@ def report_after_charge(estimator) -> PrivacyReport:
 # -- steps without noise -----------------------------------------------------------
 
 # Fits of these take nothing from values, if a number sets their width. Encoders and
-# imputers are not among them: they keep the dtype of a column, which shows in some
-# tables whether a value is missing.
+# imputers keep the dtype of a column, which may show whether a value is missing.
 _PROJECTIONS = (GaussianRandomProjection, SparseRandomProjection)
 _ALLOWED = (Binarizer, Normalizer, PolynomialFeatures, *_PROJECTIONS)
 
-_SCALER, _TABLE = "DPStandardScaler()", "DPTableVectorizer()"
-_PUBLIC = "DPTableVectorizer(categories=...)"
-
-_SCALERS = "MinMaxScaler PowerTransformer QuantileTransformer RobustScaler"
-
-# What to use in the place of estimators of scikit-learn, by their class.
+# What to use in the place of estimators of scikit-learn.
 _INSTEAD = {
-    **dict.fromkeys((*_SCALERS.split(), "StandardScaler"), _SCALER),
-    "MaxAbsScaler": "DPStandardScaler(with_mean=False)",
-    **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), _PUBLIC),
-    "TargetEncoder": _TABLE,
-    "SimpleImputer": f'{_TABLE} or DPStandardScaler(missing="mean")',
-    "KNNImputer": _TABLE,
-    **dict.fromkeys(("IncrementalPCA", "PCA", "TruncatedSVD"), "DPPCA()"),
-    **dict.fromkeys(("LinearRegression", "Ridge", "RidgeCV"), "DPRidge()"),
-    **dict.fromkeys(("LogisticRegression", "RidgeClassifier"), "DPRidgeClassifier()"),
-    "MLPClassifier": "DPAdamClassifier()",
-    "MLPRegressor": "DPAdamRegressor()",
-    **dict.fromkeys(("GridSearchCV", "RandomizedSearchCV"), "PrivateSearchCV()"),
+    "DPStandardScaler()": "MinMaxScaler PowerTransformer QuantileTransformer "
+    "RobustScaler StandardScaler",
+    "DPStandardScaler(with_mean=False)": "MaxAbsScaler",
+    "DPTableVectorizer(categories=...)": "OneHotEncoder OrdinalEncoder",
+    "DPTableVectorizer()": "KNNImputer TargetEncoder",
+    'DPTableVectorizer() or DPStandardScaler(missing="mean")': "SimpleImputer",
+    "DPPCA()": "IncrementalPCA PCA TruncatedSVD",
+    "DPRidge()": "LinearRegression Ridge RidgeCV",
+    "DPRidgeClassifier()": "LogisticRegression RidgeClassifier",
+    "DPAdamClassifier()": "MLPClassifier",
+    "DPAdamRegressor()": "MLPRegressor",
+    "PrivateSearchCV()": "GridSearchCV RandomizedSearchCV",
 }
 
 
 def is_known(estimator) -> bool:
-    """Return whether code and methods are of scikit-learn or this library."""
+    """Whether code and methods are of scikit-learn or this library."""
     known = type(estimator).__module__.partition(".")[0] in ("sklearn", "skdpspectral")
     own = getattr(estimator, "__dict__", {})
     return known and not any(callable(getattr(type(estimator), n, 0)) for n in own)
@@ -202,11 +192,12 @@ def _reason_of_leak(estimator) -> str | None:
         return f"{_UNKNOWN}; it has code of its own"
     if kind is FunctionTransformer:
         return _reason_of_function(estimator)
-    instead = _INSTEAD.get(kind.__name__)
-    if kind not in _ALLOWED and instead is None:
-        return _UNKNOWN
     if kind not in _ALLOWED:
-        return f"its fit depends on private rows without noise: use {instead} instead"
+        for instead, classes in _INSTEAD.items():
+            if kind.__name__ in classes.split():
+                said = "its fit depends on private rows without noise"
+                return f"{said}: use {instead} instead"
+        return _UNKNOWN
     if kind in _PROJECTIONS and not isinstance(estimator.n_components, Integral):
         return "the number of rows sets its width: set n_components to a number"
     return None
@@ -242,7 +233,7 @@ def _reason_of_ids(step: Step) -> str | None:
         named = isinstance(feature, str) and not default
         changed = [] if named or step.within is None else [step.within]
         asked = feature, named, parameter == "user_feature"
-        changed += [path for path, one in step.behind if not _keeps(one, *asked)]
+        changed += [path for path, e in step.behind if not _keeps(e, *asked)]
         if feature is not None and changed:
             return (
                 f"{_UNKNOWN}; {parameter}={feature!r} may be another column behind "
@@ -410,16 +401,16 @@ def _conditions(one) -> str:
 
 def _spent(one) -> str:
     """Describe the budget of a fit, or of each client."""
-    given = one._given_noise()
-    sides = {"epsilon": one.epsilon, "delta": one.delta}
-    said = {
-        name: "its own for each client" if isinstance(side, Mapping) else f"{side:g}"
-        for name, side in sides.items()
-        if side is not None
-    }
-    if given is not None:
-        said["epsilon"] = f"that of {given}"
-    return f"each fit spends {', '.join(f'{k}={v}' for k, v in said.items())}"
+    said, given = [], one._given_noise()
+    for name in ("epsilon", "delta"):
+        side = getattr(one, name)
+        if name == "epsilon" and given is not None:
+            said.append(f"epsilon=that of {given}")
+        elif isinstance(side, Mapping):
+            said.append(f"{name}=its own for each client")
+        elif side is not None:
+            said.append(f"{name}={side:g}")
+    return f"each fit spends {', '.join(said)}"
 
 
 def publish(estimator):

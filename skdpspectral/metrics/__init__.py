@@ -5,8 +5,7 @@ computed on private rows, or against a quantity estimated from them without nois
 itself a release.
 """
 
-from ._private_scorer import make_private_scorer
-from ._subspaces import captured_variance, subspace_distance
+from ._scores import captured_variance, make_private_scorer, subspace_distance
 
 __all__ = [
     "captured_variance",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 
@@ -17,41 +23,103 @@ from .._base.estimator import (
     PrivateEstimator,
     Seed,
     Self,
-    has_method,
+    fitted_by,
     unweighted,
 )
+from .._base.personal import PersonalEstimator
+from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
+    CALLBACK_ATTRIBUTES,
     CallbackSupportMixin,
     Interval,
     StrOptions,
     fit_progress,
 )
-from .._base.strategies import check_arguments
-from .._tables.columns import read_quietly
-from ..accounting import NoisyFitWarning, PrivacyAccountant
-from ..accounting._errors import warn
-from ..accounting._ledger.planned_fits import estimators_within
-from ..mechanisms import check_count
-from ..metrics._private_scorer import PrivateScorer
-from ._candidates import (
-    FitLimit,
-    check_estimator,
-    fitted_within_budget,
+from .._base.strategies import check_arguments, same_value
+from .._release.noise import Coins
+from .._tables.columns import (
+    encode_ids,
+    read_column,
+    read_quietly,
+    refuse_on_cluster,
+    shape_of,
 )
+from .._tables.table import table_shape
+from ..accounting import (
+    NoisyFitWarning,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+    gaussian_epsilon,
+    gaussian_mu,
+)
+from ..accounting._errors import warn, without_warnings
+from ..accounting._gaussian import MIN_DELTA
+from ..accounting._ledger.context import FormChecked, block_at_hand, without_accountant
+from ..accounting._ledger.planned_fits import (
+    Composition,
+    composition_of,
+    estimators_within,
+    fitted_within,
+)
+from ..mechanisms import (
+    Assumption,
+    Concern,
+    Neighbors,
+    PrivacyPlan,
+    Remark,
+    Unit,
+    check_count,
+    shown,
+)
+from ..metrics._scores import PrivateScorer
 from ._vote import (
+    _ENOUGH,
+    _FIT,
+    _SHARE,
+    _TOO_LITTLE,
     MIN_BLOCK_SIZE,
-    ballot_of,
-    check_rows,
-    elected,
-    planned,
-    rehearse,
-    scorer_of_blocks,
+    N_MADE_UP,
+    Ballot,
+    Choice,
+    VoteBudgets,
+    _block,
+    _deal,
+    _totals,
+    made_up,
+    named,
+    packed,
+    quiet,
+    set_sources,
     sliceable,
     sliceable_targets,
 )
 
 # Largest number of candidates, each of which is checked before the charge.
 _MOST_CANDIDATES = 512
+
+# Made-up rows are fitted with hardly any noise: it is their form that counts.
+_CLEAR_MU = 30.0
+
+# A planned cost may exceed what it was made of by rounding.
+ROUNDING = 2.0**-41
+
+# Parameters that steps of a search may not have, and why.
+_REFUSED = {
+    "verbose": "would print lines in every fit of the search, which are secret. Set it "
+    "to 0.",
+    "memory": "caches fitted steps, so that fits would share their noise. Set it to "
+    "None.",
+    "accountant": "is the ledger of one step: pass it to the search instead, which is "
+    "charged once for all of its fits",
+    "noise_seed": "has no effect in a search: set it to None, and the seed of the "
+    "search instead",
+}
+
+_SIDE_CHANNEL = Remark(
+    "The time that the search takes depends on the rows and must not be published.",
+    Concern.TRUST,
+)
 
 
 @documented
@@ -60,10 +128,10 @@ class PrivateSearchCV(
 ):
     r"""Private parameter search with a single budget.
 
-    Disjoint blocks of the rows vote on the candidates. The given estimator is the
-    *incumbent*, which is kept unless the votes clearly favor another candidate. The
-    chosen candidate is fitted on all rows with nine tenths of the budget. Read more in
-    the :ref:`user guide <choosing_parameters>`.
+    Disjoint blocks of the rows vote on the candidates, whose scores each has from three
+    folds. The given estimator is the *incumbent*, which is kept unless the votes
+    clearly favor another candidate. The chosen candidate is fitted on all rows with
+    nine tenths of the budget. Read more in the :ref:`user guide <choosing_parameters>`.
 
     Parameters
     ----------
@@ -91,16 +159,11 @@ class PrivateSearchCV(
         the estimator's ``score`` method. Scores are never released. The scorer must be
         picklable and depend only on its arguments. If it contains a ledger, that ledger
         is None within blocks.
-    cv : int, default=3
-        Number of folds within a block, from 2 to 20.
     n_jobs : int or None, default=None
         Number of processes for the blocks. None means 1, unless in a
         ``joblib.parallel_config`` context, and -1 means all cores.
     {accountant}
     {noise_seed}
-    verbose : bool or int, default=0
-        Whether to print one line for each block and for the last fit. The lines contain
-        no votes. Callbacks are notified of the same steps.
 
     Attributes
     ----------
@@ -142,7 +205,8 @@ class PrivateSearchCV(
     :math:`\mu_f`. Together they cost :math:`\mu^2 = \mu_1^2 + \mu_2^2 + \mu_f^2`, a
     tenth of it for the votes. With a single challenger there is no proposal, and the
     test has :math:`\mu_2 = \mu_v`. The ledger is charged once for all, before any value
-    is read. The guarantee does not cover the duration of a search.
+    is read. The guarantee does not cover the duration of a search. Callbacks are
+    notified of each block and of the last fit.
 
     **When there is no vote.** If :math:`m \mu_v < 4`, votes could not distinguish
     candidates, and the incumbent is fitted with the whole budget. This depends only on
@@ -192,9 +256,7 @@ class PrivateSearchCV(
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "n_blocks": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left")],
         "scoring": [PrivateScorer, str, callable, None],
-        "cv": [Interval(Integral, 2, MIN_BLOCK_SIZE, closed="both")],
         "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -206,11 +268,9 @@ class PrivateSearchCV(
         delta: float = 1e-6,
         n_blocks: Any = "auto",
         scoring=None,
-        cv: int = 3,
         n_jobs: int | None = None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
-        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -218,11 +278,9 @@ class PrivateSearchCV(
         self.delta = delta
         self.n_blocks = n_blocks
         self.scoring = scoring
-        self.cv = cv
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
-        self.verbose = verbose
 
     def privacy_plan(self, n_samples, n_features=64):
         """Describe what a search will release and cost; no data are needed.
@@ -339,7 +397,13 @@ class PrivateSearchCV(
             progress.begin(X, y, plan)
             X = read_quietly(lambda: sliceable(X), "X could not be read")
             y = read_quietly(lambda: sliceable_targets(y), "y could not be read")
-            choice = elected(self, budgets, ballot, release, X, y, progress)
+            choice = Choice()
+            if budgets.n_blocks:
+                secret = release.draw_key(), Coins(self.noise_seed)
+                said = "the column of users could not be read"
+                dealt = read_quietly(lambda: _deal(X, ballot, *secret), said)
+                given = ballot, dealt, X, y, self.n_jobs, progress
+                choice = budgets.choose(release, *_totals(*given))
             index = 0 if choice.kept else choice.proposed
             limit = FitLimit(budgets.mu_fit, plan.failure, (plan.unit, plan.neighbors))
             model = found.models[index]
@@ -373,20 +437,359 @@ class PrivateSearchCV(
             setattr(tags, name, getattr(within, name))
         return tags
 
-    @has_method("transform")
-    def fit_transform(self, X, y=None):
-        """Run the search and transform the same rows with the best model.
 
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-        y : array-like or None, default=None
-            Targets.
+# -- candidates --------------------------------------------------------------------
 
-        Returns
-        -------
-        ndarray
-            Transformed rows, which are as private as the rows.
-        """
-        return self.fit(X, y).transform(X)
+
+def check_estimator(estimator: Any) -> None:
+    """Refuse what has no single budget, a ledger of its own, or tells of blocks."""
+    if not isinstance(estimator, PrivateEstimator):
+        raise TypeError(
+            "estimator must be a private estimator of this package, or several steps "
+            f"in make_private_pipeline, got {shown(estimator)}"
+        )
+    if hasattr(estimator, "client_feature"):
+        raise ValueError(
+            f"estimator: {type(estimator).__name__} has a budget for each client, and "
+            "a search has one: fit it alone"
+        )
+    # The whole first: a search has a parameter "estimator" of its own.
+    inside = [("estimator", estimator), *estimator.get_params(deep=True).items()]
+    for name, part in inside:
+        last = name.rpartition("__")[2]
+        if composition_of(part) is Composition.SEARCH:
+            raise ValueError(
+                f"{name} is a search, and searches cannot be nested. Search over all "
+                "parameters at once."
+            )
+        given = bool(part) if last == "verbose" else part is not None
+        if last in _REFUSED and given:
+            raise ValueError(f"{name}={shown(part)} {_REFUSED[last]}")
+        if any(hasattr(part, listener) for listener in CALLBACK_ATTRIBUTES):
+            raise ValueError(
+                f"{name} has callbacks, which would see every fit of the search. "
+                "Remove them."
+            )
+
+
+def user_column(estimator: Any) -> Any:
+    """Return the column of users of the private estimators in one, if any."""
+    parts = estimators_within(estimator).values()
+    named = (getattr(part, "user_feature", None) for part in parts)
+    return next((feature for feature in named if feature is not None), None)
+
+
+def candidate_model(
+    estimator: BaseEstimator, candidate: Mapping[str, Any], mu: float
+) -> Any:
+    """Return a candidate's unfitted model, whose fit costs `mu`."""
+    model = clone(estimator).set_params(**clone(dict(candidate), safe=False))
+    check_estimator(model)
+    if "epsilon" in candidate:
+        raise ValueError(
+            "epsilon has no effect in this search, because its epsilon replaces that "
+            "of the estimator. Remove it from the candidates, or compare budgets with "
+            "GridSearchCV."
+        )
+    real = isinstance(model.epsilon, Real)
+    if not real or not 0.0 < float(model.epsilon) < math.inf:
+        raise ValueError(
+            f"epsilon={model.epsilon!r} is replaced by that of the search, which is "
+            "finite: pass a number"
+        )
+    epsilon = gaussian_epsilon(mu, float(model.delta))
+    if not epsilon > 0.0:
+        raise ValueError("no budget is left for a fit. Raise epsilon of the search.")
+    return model.set_params(epsilon=epsilon)
+
+
+def candidates_of(search: Any) -> list[dict[str, Any]]:
+    """Return different candidates, the incumbent first as {}."""
+    grid, absent = list(ParameterGrid(search.param_grid)), object()
+    names = sorted({name for candidate in grid for name in candidate})
+    given = search.estimator.get_params(deep=True)
+    known: list[tuple[Any, ...]] = [tuple(given.get(name, absent) for name in names)]
+    found: list[dict[str, Any]] = [{}]
+    for candidate in grid:
+        values = tuple(map(candidate.get, names, known[0]))
+        if not any(all(map(same_value, values, others)) for others in known):
+            known.append(values)
+            found.append(candidate)
+    return found
+
+
+def check_candidate(
+    search: Any,
+    candidate: Mapping[str, Any],
+    X: Any,
+    relation: tuple,
+    mu: float,
+    users: Any = None,
+) -> tuple[Any, PrivacyPlan]:
+    """Return a candidate's model and plan, by the form of rows.
+
+    It is refused if it leaks, or if a fit costs more than `mu`.
+    """
+    with named(candidate):
+        model = candidate_model(search.estimator, candidate, mu)
+        leaks = report_after_charge(model).leaks
+        if leaks:
+            raise ValueError(
+                f"{leaks[0].name} ({leaks[0].estimator}) leaks: {leaks[0].reason}; a "
+                "search is private only if every step is"
+            )
+        own = user_column(model)
+        if relation[0] is Unit.USER and (own is None or own != users):
+            raise ValueError(
+                f"user_feature={own!r} must name the column of users, and the same in "
+                "all candidates: a search passes no users"
+            )
+        plan = model.plan_for(X)
+        FitLimit(mu, 1.0, relation).charge(plan)
+    return model, plan
+
+
+class _UntilCharged:
+    """In the place of a ledger: ends a fit that would be charged."""
+
+    def charge(self, plan: PrivacyPlan) -> None:
+        raise FormChecked
+
+
+def check_form_of_fit(model: Any, X: Any, y: Any) -> None:
+    """Try a fit until it would be charged."""
+    model = clone(model)
+    model._fit_limit = _UntilCharged()
+    with contextlib.suppress(FormChecked), without_warnings(), quiet():
+        model.fit(X) if y is None else model.fit(X, y)
+
+
+class FitLimit:
+    """In the place of a ledger: what one fit of a search may cost, charged before."""
+
+    def __init__(self, mu: float, failure: float, relation: tuple) -> None:
+        self._most, self._relation = {"mu": mu, "failure": failure}, relation
+        self._charged = False
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the budget of a fit cannot be copied to another process")
+
+    def charge(self, plan: PrivacyPlan) -> None:
+        """Count a fit, or refuse what its search does not protect or allow."""
+        if plan.assumption is not Assumption.NONE:
+            raise PrivacyBudgetError(
+                f"{plan.estimator} is private only {plan.assumption.condition}, which "
+                "a search does not support: choose another mechanism"
+            )
+        if plan.curves:
+            raise PrivacyBudgetError(
+                f"{plan.estimator} draws Poisson samples, or has noise that is not "
+                "Gaussian, which a search does not support: pass "
+                'optimizer=Adam(sampling="in-turn"), or another mechanism'
+            )
+        if (plan.unit, plan.neighbors) != self._relation:
+            unit, neighbors = self._relation
+            raise PrivacyBudgetError(
+                f"{plan.estimator} protects one {plan.unit} under {plan.neighbors}, "
+                f"but the given estimator protects one {unit} under {neighbors}: all "
+                "candidates must protect the same"
+            )
+        for name, most in self._most.items():
+            cost = getattr(plan, name)
+            if self._charged or not cost <= most * (1.0 + ROUNDING):
+                raise PrivacyBudgetError(
+                    f"a fit would cost more than its search allows: {name}={cost:.6g}, "
+                    f"but at most {most:.6g} in a single fit"
+                )
+        self._charged = True
+
+
+def fitted_within_budget(
+    model: Any, X: Any, y: Any, limit: FitLimit, seed: int | None, search: Any
+) -> Any:
+    """Fit a model within a limit, one job after another; it keeps the search's ledger.
+
+    Later fits of the model, or of its clones, are charged there by themselves.
+    """
+    set_sources(model, limit, seed)
+    with warnings.catch_warnings(), without_accountant():
+        warnings.filterwarnings("ignore", "noise_seed is given", PrivacyLeakWarning)
+        given = (X,) if y is None else (X, y)
+        fitted_by(functools.partial(model.fit, *given), private=True)
+    noted = block_at_hand(getattr(search, "_made_in", None))
+    for part in fitted_within(model):  # a pipeline has fitted copies of its steps
+        # Of other compositions also what a further fit of them would clone.
+        is_private = isinstance(part, PrivateEstimator)
+        for own in [part] if is_private else estimators_within(part).values():
+            if isinstance(own, PrivateEstimator):
+                own._set_source(None, None)
+                own.__dict__.pop("_fit_limit", None)
+                own.accountant, own._made_in = search.accountant, noted
+    return model
+
+
+# -- the plan, and what is tried before the charge ---------------------------------
+
+
+class Planned(NamedTuple):
+    """A search before its charge; `users` is the column of those who are protected."""
+
+    candidates: list[dict[str, Any]]
+    models: tuple[Any, ...]
+    users: Any
+    budgets: VoteBudgets
+    plan: PrivacyPlan
+    doubts: list[Remark]
+
+
+def planned(search: Any, X: Any) -> Planned:
+    """Return what a search tries, protects and costs; of X only clients are read."""
+    candidates, delta = candidates_of(search), float(search.delta)
+    with named({}):
+        mu = gaussian_mu(float(search.epsilon), delta)
+        first = candidate_model(search.estimator, {}, mu).plan_for(X)
+        if first.unit is Unit.ROW and first.neighbors is not Neighbors.REPLACE_ONE:
+            raise ValueError(
+                f"it protects one row under {first.neighbors}: a vote protects rows "
+                "that are replaced, and users who are replaced, join or leave"
+            )
+    relation, users = (first.unit, first.neighbors), None
+    n_units = table_shape(X)[0] if first.unit is Unit.ROW else None
+    if first.unit is Unit.USER:
+        users = user_column(search.estimator)
+        if first.neighbors is Neighbors.REPLACE_ONE:  # their number is public
+            ids = read_column(X, users, "user_feature")
+            n_units = encode_ids(ids, "user_feature")[1]
+    failure, highest = -1.0, 0.0
+    while highest > failure:  # twice, if values of single rows may be released
+        failure = highest
+        budgets = _budgets(search, n_units, first.unit, len(candidates) - 1, failure)
+        given = X, relation, budgets.mu_fit, users
+        found = [check_candidate(search, one, *given) for one in candidates]
+        most = max(plan.failure for _, plan in found)
+        highest = min(most * (1.0 + ROUNDING), 1.0)
+    asked = Remark(f"{budgets.n_blocks} blocks vote.", Concern.OTHER)
+    if not budgets.n_blocks:
+        why = "there is no other candidate."
+        if budgets.power < _TOO_LITTLE:
+            why = (
+                "the number of blocks times the cost of their votes would be "
+                f"{budgets.power:.3g}, and votes have no power below {_TOO_LITTLE:g}."
+            )
+        said = "No block votes, and the given estimator has the whole budget: "
+        asked = Remark(f"{said}{why}", Concern.MEASURED)
+    fit = gaussian_epsilon(budgets.mu_fit, delta)
+    plan = PrivacyPlan(
+        float(search.epsilon),
+        delta,
+        budgets.mechanisms,
+        type(search).__name__,
+        *relation,
+        seeded=search.noise_seed is not None,
+        remarks=(
+            asked,
+            f"{_FIT!r} stands for all releases of the last fit, which may cost "
+            f"epsilon = {fit:.6g} at delta = {delta:g} (mu = {budgets.mu_fit:.6g}).",
+            *([_SIDE_CHANNEL] if budgets.n_blocks else []),
+        ),
+        failure=failure,
+    )
+    remarks = (remark for _, own in found for remark in own.remarks)
+    doubts = dict.fromkeys(one for one in remarks if one.concern is Concern.NOISE)
+    models = tuple(model for model, _ in found)
+    return Planned(candidates, models, users, budgets, plan, list(doubts))
+
+
+def _budgets(
+    search: Any, n_units: int | None, unit: Unit, n_challengers: int, failure: float
+) -> VoteBudgets:
+    delta, n_blocks = float(search.delta) - failure, search.n_blocks
+    if delta < max(MIN_DELTA, 0.5 * float(search.delta)):
+        raise ValueError(
+            f"delta={search.delta:g} is too small: it must cover the probability "
+            f"{failure:.3g} that values of single rows are found as categories. Lower "
+            "delta of the steps that find categories, or pass public categories"
+        )
+    mu = gaussian_mu(float(search.epsilon), delta)
+    if isinstance(n_blocks, str):  # "auto"
+        if n_units is None:
+            raise ValueError(
+                'n_blocks="auto" depends on the number of users, which is private if '
+                'they may join or leave: set neighbors="replace-one", or pass '
+                "n_blocks=..., so that each block has about twenty users or more"
+            )
+        wanted = math.ceil(_ENOUGH / (mu * math.sqrt(_SHARE)))
+        n_blocks = min(wanted, n_units // MIN_BLOCK_SIZE)
+    budgets = VoteBudgets.within(mu, int(n_blocks), n_challengers)
+    if n_units is not None and budgets.n_blocks * MIN_BLOCK_SIZE > n_units:
+        raise ValueError(
+            f"n_blocks={n_blocks} leaves fewer than {MIN_BLOCK_SIZE} {unit}s for a "
+            f"block of {n_units}: lower it"
+        )
+    if not gaussian_epsilon(budgets.mu_fit, delta) > 0.0:
+        raise ValueError(
+            f"epsilon={search.epsilon:g} leaves no budget for the fits; increase it"
+        )
+    return budgets
+
+
+def scorer_of_blocks(search: Any) -> Any:
+    """Return a callable ``scorer(model, X, y)`` whose values are not released."""
+    if isinstance(search.scoring, PrivateScorer):
+        return search.scoring.without_noise()
+    try:
+        return check_scoring(search.estimator, scoring=search.scoring)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"scoring: {error}") from error
+
+
+def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
+    """Return what blocks have in common."""
+    # Users are first by default where columns have no names; fits refuse all others.
+    by_place = isinstance(X, (np.ndarray, list, tuple))
+    return Ballot(
+        pack=packed(found.models, scorer),
+        n_blocks=found.budgets.n_blocks,
+        n_rows=table_shape(X)[0] if found.plan.unit is Unit.ROW else None,
+        user_feature=0 if by_place and isinstance(found.users, str) else found.users,
+        by_rank=found.plan.neighbors is Neighbors.REPLACE_ONE,
+        whole_users=getattr(found.models[0], "user_feature", None) is not None
+        and hasattr(found.models[0], "steps")
+        and not isinstance(found.models[0].steps[-1][1], PersonalEstimator),
+    )
+
+
+def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> None:
+    """Try the form of X and y, also with made-up rows.
+
+    On these all candidates are fitted and scored; if no vote is asked, the one that is
+    fitted anyway is fitted.
+    """
+    for model in found.models:
+        check_form_of_fit(model, X, y)
+    candidates = found.candidates if ballot.n_blocks else found.candidates[:1]
+    n_rows = None if ballot.n_rows is None else N_MADE_UP
+    clear = _CLEAR_MU / found.budgets.mu_fit
+    if not ballot.n_blocks:
+        ballot = replace(ballot, pack=packed(found.models[:1], lambda *_: 0.0))
+    ballot = replace(ballot, n_blocks=1, n_rows=n_rows, clearer=clear)
+    failed = list[Exception]()
+    for numbers in (True, False):  # columns of objects may contain either
+        try:
+            rows, targets = made_up(search.estimator, X, y, numbers)
+            given = sliceable(rows), sliceable_targets(targets)
+            block = _block(*given, np.arange(N_MADE_UP))
+            return ballot.rehearse(candidates, *block)
+        except Exception as error:
+            failed.append(error)
+    if not isinstance(failed[0], (TypeError, ValueError)):  # by libraries of containers
+        raise ValueError(f"X or y has a form that a search does not take: {failed[0]}")
+    raise failed[0]
+
+
+def check_rows(X: Any, y: Any) -> None:
+    """Refuse rows on a cluster, and targets that are not one per row."""
+    for name, given in (("X", X), ("y", y)):
+        refuse_on_cluster(given, "PrivateSearchCV", name)
+    if y is not None and shape_of(y, "y")[:1] != table_shape(X)[:1]:
+        raise ValueError(f"y must have one entry per row, {table_shape(X)[0]} in total")

@@ -1,10 +1,11 @@
-"""What a search by votes protects, costs, and finds: budgets, blocks and the choice.
+"""Votes of the blocks of a search: their rows, made-up ones, fits and scores.
 
 Nothing but the votes leaves a block. They are a function of the block's rows and of
 public numbers alone: a block has its own copies of estimator and scorer, its own global
 generators, and fixed seeds. So one unit moves the votes of its own block and of no
 other, which is all that the guarantee rests on. Scorers depend on their arguments
-alone: what they keep in a module of their own, all blocks would see.
+alone: what they keep in a module of their own, all blocks would see. Of rows that are
+made up, dtypes, names, shapes and parameters are read, which are public, and no value.
 """
 
 from __future__ import annotations
@@ -13,65 +14,50 @@ import contextlib
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import ParameterGrid
 
-from .._base.personal import PersonalEstimator
+from .._base.privacy_report import DEFAULT_NAMES
 from .._base.sklearn_compat import FitProgress, take_rows
-from .._base.strategies import same_value
 from .._release.noise import (
     Coins,
-    Release,
     own_generators,
     public_order,
+    public_start,
     without_recording,
 )
 from .._tables.columns import (
+    NEVER,
     column_names,
     dtypes_of,
-    encode_ids,
     frame_of_arrow,
     is_arrow,
+    is_polars,
+    kind_of,
+    own_type,
     read_column,
     read_entries,
-    read_quietly,
-    refuse_on_cluster,
     shape_of,
 )
-from .._tables.table import table_shape
 from ..accounting import (
     PrivacyAccountant,
+    PrivacyBudgetError,
     calibrate_exponential,
     calibrate_gaussian,
     gaussian_epsilon,
     gaussian_mu,
     split_mu,
 )
-from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import estimators_within
-from ..mechanisms import Concern, Neighbors, PrivacyPlan, Remark, Unit
-from ..metrics._private_scorer import PrivateScorer
-from ._candidates import (
-    ROUNDING,
-    candidate_model,
-    check_candidate,
-    check_form_of_fit,
-    named,
-    quiet,
-    set_sources,
-    users_within,
-)
-from ._made_up import N_MADE_UP, made_up
 from ._splits import PrivateSplit, user_places
 
 # Blocks times the cost of asking them: "auto" takes so many blocks that it is this
@@ -82,16 +68,54 @@ _ENOUGH, _TOO_LITTLE = 14.0, 4.0
 # rows of a block; doc/tables/search_votes has what they find.
 _SHARE, _MARGIN, MIN_BLOCK_SIZE = 0.1, 0.5, 20
 
-# Made-up rows are fitted with hardly any noise: it is their form that counts.
-_CLEAR_MU = 30.0
+# Folds of a block.
+_FOLDS = 3
+
+# Fits get so many rows at least, by repeating those that there are: parts of a fit that
+# need a minimum of rows do what they do on all rows.
+_FEWEST_ROWS = 160
+
+# Batches have so many rows at least, unless those of the last fit have fewer.
+_FEWEST_IN_BATCH = 16
+
+# Votes are multiples of this, so that their sums over blocks are exact.
+_VOTE_STEP = 2.0**-20
+
+# Between the seeds of two fits.
+_SEEDS_APART = 1009
 
 _CHALLENGER, _SUPPORT, _FIT = "challenger", "support", "fit"
+
 _LEMMA = "blocks-vote"
 
-_SIDE_CHANNEL = Remark(
-    "The time that the search takes depends on the rows and must not be published.",
-    Concern.TRUST,
+_REHEARSED = (
+    "a fit or its score fails on made-up rows of the form of X and y: check scoring, "
+    "and the types of targets and columns"
 )
+
+
+@contextlib.contextmanager
+def named(candidate: Mapping[str, Any]) -> Iterator[None]:
+    """Prefix errors with the candidate that caused them."""
+    try:
+        yield
+    except (TypeError, ValueError, PrivacyBudgetError) as error:
+        said = ", ".join(f"{name}={v!r}" for name, v in candidate.items())
+        where = f"param_grid: the candidate ({said}) of " if candidate else ""
+        raise ValueError(f"{where}estimator: {error}") from error
+
+
+def set_sources(model: Any, limit: Any, seed: int | None) -> None:
+    """Set what a fit of a model may cost, and its seed."""
+    model._set_source(limit, None if seed is None else _SEEDS_APART * seed % 2**31)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Charge nothing and warn of nothing; jobs of a fit are threads."""
+    threads = parallel_config(backend="threading")
+    with np.errstate(all="ignore"), without_accountant(), threads:
+        yield
 
 
 @dataclass(frozen=True)
@@ -154,242 +178,7 @@ class Choice(NamedTuple):
     std: float = math.nan
 
 
-class Planned(NamedTuple):
-    """A search before its charge; `users` is the column of those who are protected."""
-
-    candidates: list[dict[str, Any]]
-    models: tuple[Any, ...]
-    users: Any
-    budgets: VoteBudgets
-    plan: PrivacyPlan
-    doubts: list[Remark]
-
-
-def planned(search: Any, X: Any) -> Planned:
-    """Return what a search tries, protects and costs; of X only clients are read."""
-    candidates, relation = candidates_of(search), _relation(search, X)
-    columns = users_within(search.estimator) if relation[0] is Unit.USER else []
-    users = next(iter(columns), None)
-    n_units = _n_units(X, relation, users)
-    failure, highest = -1.0, 0.0
-    while highest > failure:  # twice, if values of single rows may be released
-        failure = highest
-        budgets = _budgets(search, n_units, relation, len(candidates) - 1, failure)
-        given = X, relation, budgets.mu_fit, users
-        found = [check_candidate(search, one, *given) for one in candidates]
-        most = max(plan.failure for _, plan in found)
-        highest = min(most * (1.0 + ROUNDING), 1.0)
-    plan = _plan(search, budgets, relation, failure)
-    said = (remark for _, own in found for remark in own.remarks)
-    doubts = dict.fromkeys(one for one in said if one.concern is Concern.NOISE)
-    models = tuple(model for model, _ in found)
-    return Planned(candidates, models, users, budgets, plan, list(doubts))
-
-
-def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
-    """Return what blocks have in common."""
-    # Users are first by default where columns have no names; fits refuse all others.
-    by_place = isinstance(X, (np.ndarray, list, tuple))
-    return Ballot(
-        pack=packed(found.models, scorer),
-        n_folds=int(search.cv),
-        n_blocks=found.budgets.n_blocks,
-        n_rows=table_shape(X)[0] if found.plan.unit is Unit.ROW else None,
-        user_feature=0 if by_place and isinstance(found.users, str) else found.users,
-        by_rank=found.plan.neighbors is Neighbors.REPLACE_ONE,
-        whole_users=getattr(found.models[0], "user_feature", None) is not None
-        and hasattr(found.models[0], "steps")
-        and not isinstance(found.models[0].steps[-1][1], PersonalEstimator),
-    )
-
-
-def _no_score(model: Any, X: Any, y: Any) -> float:
-    return 0.0
-
-
-def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> None:
-    """Try the form of X and y, also with made-up rows.
-
-    On these all candidates are fitted and scored; if no vote is asked, the one that is
-    fitted anyway is fitted.
-    """
-    for model in found.models:
-        check_form_of_fit(model, X, y)
-    candidates = found.candidates if ballot.n_blocks else found.candidates[:1]
-    n_rows = None if ballot.n_rows is None else N_MADE_UP
-    clear = _CLEAR_MU / found.budgets.mu_fit
-    if not ballot.n_blocks:
-        ballot = replace(ballot, pack=packed(found.models[:1], _no_score))
-    ballot = replace(ballot, n_blocks=1, n_rows=n_rows, clearer=clear)
-    failed = list[Exception]()
-    for numbers in (True, False):  # columns of objects may contain either
-        try:
-            rows, targets = made_up(search.estimator, X, y, numbers)
-            given = sliceable(rows), sliceable_targets(targets)
-            block = _block(*given, np.arange(N_MADE_UP))
-            return ballot.rehearse(candidates, *block)
-        except Exception as error:
-            failed.append(error)
-    if not isinstance(failed[0], (TypeError, ValueError)):  # by libraries of containers
-        raise ValueError(f"X or y has a form that a search does not take: {failed[0]}")
-    raise failed[0]
-
-
-def check_rows(X: Any, y: Any) -> None:
-    """Refuse rows on a cluster, and targets that are not one per row."""
-    for name, given in (("X", X), ("y", y)):
-        refuse_on_cluster(given, "PrivateSearchCV", name)
-    if y is not None and shape_of(y, "y")[:1] != table_shape(X)[:1]:
-        raise ValueError(f"y must have one entry per row, {table_shape(X)[0]} in total")
-
-
-def sliceable(X: Any) -> Any:
-    """Return a table of which rows can be taken."""
-    if sparse.issparse(X):
-        return X.tocsr()
-    if column_names(X) is not None and is_arrow(X):
-        return frame_of_arrow(X)
-    return X if hasattr(X, "shape") else read_entries(X, "X")
-
-
-def sliceable_targets(y: Any) -> Any:
-    """Return targets of which rows can be taken; lists stay lists."""
-    if hasattr(y, "to_pylist"):
-        return y.to_pylist()
-    if isinstance(y, tuple):
-        return list(y)
-    kept = y is None or isinstance(y, (list, range)) or hasattr(y, "shape")
-    return y if kept else read_entries(y, "y")
-
-
-def elected(
-    search: Any, budgets: VoteBudgets, ballot: Ballot, release: Release, X, y, told
-) -> Choice:
-    """Deal the rows, ask the blocks, and release their choice."""
-    if not budgets.n_blocks:
-        return Choice()
-    dealt = read_quietly(
-        lambda: _deal(X, ballot, release.draw_key(), Coins(search.noise_seed)),
-        "the column of users could not be read",
-    )
-    return budgets.choose(release, *_totals(ballot, dealt, X, y, search.n_jobs, told))
-
-
-def _n_units(X: Any, relation: tuple, users: Any) -> int | None:
-    """Return the number of rows or users, where it is public."""
-    if relation[0] is Unit.ROW:
-        return table_shape(X)[0]
-    if relation[1] is not Neighbors.REPLACE_ONE:
-        return None
-    return encode_ids(read_column(X, users, "user_feature"), "user_feature")[1]
-
-
-def _budgets(
-    search: Any,
-    n_units: int | None,
-    relation: tuple,
-    n_challengers: int,
-    failure: float,
-) -> VoteBudgets:
-    auto = isinstance(search.n_blocks, str)
-    delta = float(search.delta) - failure
-    if delta < max(MIN_DELTA, 0.5 * float(search.delta)):
-        raise ValueError(
-            f"delta={search.delta:g} is too small: it must cover the probability "
-            f"{failure:.3g} that values of single rows are found as categories. Lower "
-            "delta of the steps that find categories, or pass public categories"
-        )
-    mu = gaussian_mu(float(search.epsilon), delta)
-    if n_units is None and auto:
-        raise ValueError(
-            'n_blocks="auto" depends on the number of users, which is private if they '
-            'may join or leave: set neighbors="replace-one", or pass n_blocks=..., so '
-            "that each block has about twenty users or more"
-        )
-    n_blocks = search.n_blocks
-    if auto:
-        wanted = math.ceil(_ENOUGH / (mu * math.sqrt(_SHARE)))
-        n_blocks = min(wanted, n_units // MIN_BLOCK_SIZE)
-    budgets = VoteBudgets.within(mu, int(n_blocks), n_challengers)
-    if n_units is not None and budgets.n_blocks * MIN_BLOCK_SIZE > n_units:
-        raise ValueError(
-            f"n_blocks={n_blocks} leaves fewer than {MIN_BLOCK_SIZE} {relation[0]}s "
-            f"for a block of {n_units}: lower it"
-        )
-    if not gaussian_epsilon(budgets.mu_fit, delta) > 0.0:
-        raise ValueError(
-            f"epsilon={search.epsilon:g} leaves no budget for the fits; increase it"
-        )
-    return budgets
-
-
-def candidates_of(search: Any) -> list[dict[str, Any]]:
-    """Return different candidates, the incumbent first as {}."""
-    grid, absent = list(ParameterGrid(search.param_grid)), object()
-    names = sorted({name for candidate in grid for name in candidate})
-    given = search.estimator.get_params(deep=True)
-    known: list[tuple[Any, ...]] = [tuple(given.get(name, absent) for name in names)]
-    found: list[dict[str, Any]] = [{}]
-    for candidate in grid:
-        values = tuple(map(candidate.get, names, known[0]))
-        if not any(all(map(same_value, values, others)) for others in known):
-            known.append(values)
-            found.append(candidate)
-    return found
-
-
-def _plan(
-    search: Any, budgets: VoteBudgets, relation: tuple, failure: float
-) -> PrivacyPlan:
-    """Return the plan of a whole search."""
-    delta = float(search.delta)
-    fit = gaussian_epsilon(budgets.mu_fit, delta)
-    asked = Remark(f"{budgets.n_blocks} blocks vote.", Concern.OTHER)
-    if not budgets.n_blocks:
-        why = "there is no other candidate."
-        if budgets.power < _TOO_LITTLE:
-            why = (
-                "the number of blocks times the cost of their votes would be "
-                f"{budgets.power:.3g}, and votes have no power below {_TOO_LITTLE:g}."
-            )
-        said = "No block votes, and the given estimator has the whole budget: "
-        asked = Remark(f"{said}{why}", Concern.MEASURED)
-    return PrivacyPlan(
-        float(search.epsilon),
-        delta,
-        budgets.mechanisms,
-        estimator=type(search).__name__,
-        unit=relation[0],
-        neighbors=relation[1],
-        seeded=search.noise_seed is not None,
-        remarks=(
-            asked,
-            f"{_FIT!r} stands for all releases of the last fit, which may cost "
-            f"epsilon = {fit:.6g} at delta = {delta:g} (mu = {budgets.mu_fit:.6g}).",
-            *([_SIDE_CHANNEL] if budgets.n_blocks else []),
-        ),
-        failure=failure,
-    )
-
-
-# Rows that are replaced, and users who are replaced, join or leave.
-_PROTECTED = {
-    Unit.ROW: {Neighbors.REPLACE_ONE},
-    Unit.USER: {Neighbors.REPLACE_ONE, Neighbors.ADD_REMOVE_ONE},
-}
-
-
-def _relation(search: Any, X: Any) -> tuple[Unit, Neighbors]:
-    """Return what the estimator as given protects, by the form of rows."""
-    with named({}):
-        mu = gaussian_mu(float(search.epsilon), float(search.delta))
-        plan = candidate_model(search.estimator, {}, mu).plan_for(X)
-        if plan.neighbors not in _PROTECTED[plan.unit]:
-            raise ValueError(
-                f"it protects one {plan.unit} under {plan.neighbors}: a vote protects "
-                "rows that are replaced, and users who are replaced, join or leave"
-            )
-    return plan.unit, plan.neighbors
+# -- blocks ------------------------------------------------------------------------
 
 
 def _deal(X: Any, ballot: Ballot, key: bytes, coins: Coins) -> list[np.ndarray]:
@@ -447,32 +236,23 @@ def _totals(
     return sums, beats
 
 
-# -- blocks ----------------------------------------------------------------------------
-
-# Fits get so many rows at least, by repeating those that there are: parts of a fit that
-# need a minimum of rows do what they do on all rows.
-_FEWEST_ROWS = 160
-
-# Batches have so many rows at least, unless those of the last fit have fewer.
-_FEWEST_IN_BATCH = 16
-
-# Votes are multiples of this, so that their sums over blocks are exact.
-_VOTE_STEP = 2.0**-20
-
-_REHEARSED = (
-    "a fit or its score fails on made-up rows of the form of X and y: check scoring, "
-    "and the types of targets and columns"
-)
+def sliceable(X: Any) -> Any:
+    """Return a table of which rows can be taken."""
+    if sparse.issparse(X):
+        return X.tocsr()
+    if column_names(X) is not None and is_arrow(X):
+        return frame_of_arrow(X)
+    return X if hasattr(X, "shape") else read_entries(X, "X")
 
 
-def scorer_of_blocks(search: Any) -> Any:
-    """Return a callable ``scorer(model, X, y)`` whose values are not released."""
-    if isinstance(search.scoring, PrivateScorer):
-        return search.scoring.without_noise()
-    try:
-        return check_scoring(search.estimator, scoring=search.scoring)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"scoring: {error}") from error
+def sliceable_targets(y: Any) -> Any:
+    """Return targets of which rows can be taken; lists stay lists."""
+    if hasattr(y, "to_pylist"):
+        return y.to_pylist()
+    if isinstance(y, tuple):
+        return list(y)
+    kept = y is None or isinstance(y, (list, range)) or hasattr(y, "shape")
+    return y if kept else read_entries(y, "y")
 
 
 def packed(models: Sequence[Any], scorer: Any) -> bytes:
@@ -508,7 +288,6 @@ class Ballot:
     """
 
     pack: bytes
-    n_folds: int
     n_blocks: int
     n_rows: int | None
     user_feature: Any = None
@@ -553,10 +332,10 @@ class Ballot:
         if self.user_feature is not None:
             dealt = {"user_feature": self.user_feature, "whole_users": self.whole_users}
             dealt["random_state"] = 0  # of one block, whose folds nobody sees
-            yield from PrivateSplit(self.n_folds, **dealt).split(X)
+            yield from PrivateSplit(_FOLDS, **dealt).split(X)
             return
-        turn = np.arange(shape_of(X)[0]) % self.n_folds
-        for fold in range(self.n_folds):
+        turn = np.arange(shape_of(X)[0]) % _FOLDS
+        for fold in range(_FOLDS):
             yield np.flatnonzero(turn != fold), np.flatnonzero(turn == fold)
 
     def _score(
@@ -567,7 +346,7 @@ class Ballot:
         for fold, (train, test) in enumerate(folds):
             fitted, rows = self._prepared(model, train)
             # The same noise for all candidates, whose difference is what counts.
-            set_sources(fitted, None, number * self.n_folds + fold)
+            set_sources(fitted, None, number * _FOLDS + fold)
             known = [take_rows(part, rows) for part in (X, y) if part is not None]
             fitted.fit(*known)
             held = None if y is None else take_rows(y, test)
@@ -578,7 +357,7 @@ class Ballot:
         """Return a model whose noise, relative to its rows, is that of the last fit."""
         model = clone(model)
         if self.n_rows is None:
-            factor = self.n_blocks * self.n_folds / (self.n_folds - 1)
+            factor = self.n_blocks * _FOLDS / (_FOLDS - 1)
         else:
             counts = {
                 (part, name): int(getattr(part, name))
@@ -664,3 +443,166 @@ def _recoded(column: Any) -> Any:
     if hasattr(column, "iloc"):
         return column.astype(object).astype("category")
     return column.cast(str)
+
+
+# -- made-up rows ------------------------------------------------------------------
+
+N_MADE_UP = 240
+
+# Of targets, beside names of columns.
+CLASSES = object()
+
+# Rows of a made-up user, and what other columns may contain.
+_ROWS_OF_EACH, _WORDS = 6, ("a", "b", "c")
+
+
+def made_up(estimator: Any, X: Any, y: Any, numbers: bool) -> tuple[Any, Any]:
+    """Return rows and targets; objects are `numbers`, or else words."""
+    known = public_values(estimator)
+    targets = None if y is None else made_up_targets(y, known.get(CLASSES))
+    return made_up_rows(X, known, numbers), targets
+
+
+def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
+    """Return public values of columns by name or position, and those of targets."""
+    known: dict[Any, Sequence[Any]] = {}
+    places = np.arange(N_MADE_UP)
+    for part in estimators_within(estimator).values():
+        if isinstance(found := getattr(part, "categories", None), dict):
+            lists = {k: v for k, v in found.items() if not isinstance(v, str)}
+            known |= {name: list(values) for name, values in lists.items()}
+        for name in ("user_feature", "client_feature"):
+            if getattr(part, name, None) is not None:
+                known[getattr(part, name)] = (places // _ROWS_OF_EACH).tolist()
+        if getattr(part, "item_feature", None) is not None:
+            items = getattr(part, "items", None)
+            items = 5 if items is None else items
+            if isinstance(items, Integral):
+                items = range(int(items))
+            known[part.item_feature] = list(items)
+        if getattr(part, "classes", None) is not None:
+            known[CLASSES] = list(part.classes)
+    return known
+
+
+def made_up_rows(X: Any, known: dict, numbers: bool) -> Any:
+    """Return rows of the form of X; objects are `numbers`, or else words.
+
+    Columns have the values that are `known`. Columns of dtypes that nothing can be made
+    of have words.
+    """
+    n_columns = shape_of(X)[1]
+    if sparse.issparse(X):
+        dense = [
+            _whole(place) * (_whole(place + n_columns) > 2)
+            for place in range(n_columns)
+        ]
+        return sparse.csr_matrix(np.stack(dense, axis=1).astype(X.dtype))
+    names = column_names(X)
+    if names is None:
+        if hasattr(X, "shape") and not isinstance(X, np.ndarray):
+            raise TypeError(
+                "X must be an array, lists, a sparse matrix or a dataframe, got "
+                f"{type(X).__name__}: convert it first"
+            )
+        dtype = X.dtype if isinstance(X, np.ndarray) else np.dtype(object)
+        table = np.empty((N_MADE_UP, n_columns), dtype)
+        for place in range(n_columns):
+            given = known.get(place, known.get(place - n_columns))
+            if given is None and place < len(DEFAULT_NAMES):
+                given = known.get(DEFAULT_NAMES[place])
+            table[:, place] = _values(dtype, given, numbers, place)
+        return table if isinstance(X, np.ndarray) else table.tolist()
+    frame = frame_of_arrow(X.slice(0, 0)) if is_arrow(X) else X
+    columns = []
+    for place, (name, dtype) in enumerate(zip(names, dtypes_of(frame), strict=True)):
+        given = known.get(str(name), known.get(place, known.get(place - n_columns)))
+        if given is None and str(dtype).startswith("Enum"):
+            given = list(getattr(dtype, "categories", _WORDS))
+        columns.append(_column(frame, dtype, _values(dtype, given, numbers, place)))
+    return _frame(frame, columns)
+
+
+def _frame(like: Any, columns: list[Any]) -> Any:
+    """Return a frame of columns that are called as those of another."""
+    if is_polars(like):
+        return type(like)(dict(zip(like.columns, columns, strict=True)))
+    import pandas as pd
+
+    made = pd.concat(columns, axis=1)
+    made.columns = like.columns
+    return made
+
+
+def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
+    """Return values as a column of the library of `like`, or words."""
+    try:
+        return _cast(like, dtype, values)
+    except Exception:  # of structs, lists and intervals, by each library's own words
+        return _cast(like, None, _in_turn(_WORDS))
+
+
+def _cast(like: Any, dtype: Any, values: np.ndarray) -> Any:
+    entries = values.tolist() if values.dtype == object else values
+    if is_polars(like):
+        import polars as pl
+
+        made = pl.Series(entries)
+        return made if dtype is None else made.cast(dtype)
+    import pandas as pd
+
+    # Categories of a dtype may be values of the table.
+    own = {"category": "category"}.get(str(dtype), dtype)
+    return pd.Series(entries, dtype=own)
+
+
+def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
+    """Return values that fit a dtype: the given ones in turn, or any."""
+    if given is not None:
+        return _in_turn(given)
+    kind = getattr(own_type(dtype), "name", str(own_type(dtype))).lower()
+    if kind_of(dtype) == NEVER:
+        return _in_turn(_WORDS)
+    if "bool" in kind:
+        return _whole(place) > 3
+    if any(time in kind for time in ("date", "timestamp")):
+        return np.datetime64("2020-01-01", "ns") + np.arange(N_MADE_UP)
+    if any(time in kind for time in ("timedelta", "duration")):
+        return np.arange(N_MADE_UP).astype("m8[ns]")
+    if any(name in kind for name in ("float", "double", "decimal", "complex")):
+        return 2.0 * public_start(place, (N_MADE_UP,))
+    if "int" in kind and "interval" not in kind:
+        return _whole(place)
+    if numbers and kind in ("object", "none"):
+        return _whole(place).astype(object)
+    return _in_turn(_WORDS)[public_order(N_MADE_UP)]
+
+
+def _whole(number: int) -> np.ndarray:
+    """Return whole numbers from 1 to 5, by a public number."""
+    uniform = public_start(abs(number), (N_MADE_UP,))
+    return np.floor(2.5 * (uniform + 1.0)).astype(int) + 1
+
+
+def _in_turn(values: Sequence[Any]) -> np.ndarray:
+    """Return some values over and over, as objects that no dtype has changed."""
+    found = np.empty(N_MADE_UP, dtype=object)
+    found[:] = [values[place % len(values)] for place in range(N_MADE_UP)]
+    return found
+
+
+def made_up_targets(y: Any, classes: Sequence[Any] | None) -> Any:
+    """Return targets: public classes in turn, or numbers from 1 to 5."""
+    if classes is None:
+        values = _whole(N_MADE_UP)
+    else:
+        values = _in_turn(classes)[public_order(N_MADE_UP)]
+    if column_names(y) is not None:
+        return _frame(y, [_column(y, dtype, values) for dtype in dtypes_of(y)])
+    if is_polars(y) or type(y).__module__.startswith("pandas") or hasattr(y, "iloc"):
+        return _column(y, y.dtype, values)
+    shape = (N_MADE_UP, *shape_of(y, "y")[1:])
+    made = np.broadcast_to(values.reshape(-1, *[1] * (len(shape) - 1)), shape)
+    if isinstance(y, np.ndarray):
+        return made.astype(str if y.dtype.kind == "U" else y.dtype)
+    return made.tolist()

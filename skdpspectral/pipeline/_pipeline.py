@@ -26,7 +26,6 @@ from .._base.estimator import (
     Self,
     TableEstimator,
     fitted_by,
-    has_method,
 )
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import is_known, passes_rows, report_after_charge
@@ -356,21 +355,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
             # At once: another thread may fit the same object.
             self.__dict__.update(pipeline_=pipeline, privacy_=plan)
         return self
-
-    @has_method("transform")
-    def fit_transform(self, X, y=None):
-        """Fit all steps and transform the same rows.
-
-        Parameters
-        ----------
-        {rows_of_steps}
-
-        Returns
-        -------
-        ndarray
-            Transformed rows. Each is as private as its original row.
-        """
-        return self.fit(X, y).transform(X)
 
     @property
     def fit_predict(self):

@@ -4,18 +4,15 @@ import pytest
 from compositions import X, scored
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold, RepeatedKFold
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpspectral import (
-    DPPCA,
-    DPStandardScaler,
-)
+from skdpspectral import DPPCA, DPStandardScaler, SpikedPCA
 from skdpspectral.accounting._ledger.planned_fits import Refit, planned_fits
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
-from skdpspectral.model_selection._candidates import check_estimator
+from skdpspectral.model_selection._private_search import check_estimator
 from skdpspectral.pipeline import make_private_pipeline
 
 
@@ -90,3 +87,11 @@ def test_zeros_stand_for_what_a_step_makes():
     assert price(make_pipeline(PCA(0.5), DPPCA(9))) == 1
     with pytest.raises(ValueError, match="n_components"):
         price(make_pipeline(PCA(3), DPPCA(9)))
+
+
+def test_a_search_whose_fits_cost_by_their_rows_is_checked_on_equal_folds_alone():
+    """The guarantee of the papers' noise depends on the number of rows."""
+    paper = SpikedPCA(1, signal_variance=9, noise_variance=1, calibration="paper")
+    assert price(GridSearchCV(paper, {}, cv=KFold(3))) == 4
+    with pytest.raises(ValueError, match=r"number of rows.* of a fold, is not known"):
+        price(GridSearchCV(paper, {}, cv=RepeatedKFold(n_splits=2)))

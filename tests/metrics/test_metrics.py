@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skdpspectral.metrics import _subspaces, captured_variance, subspace_distance
+from skdpspectral.metrics import _scores, captured_variance, subspace_distance
 
 ORDERS = [1, 1.5, 2, 3, 10, np.inf]
 
@@ -87,7 +87,7 @@ def test_distance_depends_on_the_span_alone():
 @pytest.mark.parametrize("block_size", [1, 100, 2**20])
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_captured_variance_equals_the_textbook_formula(X, k, block_size, monkeypatch):
-    monkeypatch.setattr(_subspaces, "BLOCK_SIZE", block_size)
+    monkeypatch.setattr(_scores, "BLOCK_SIZE", block_size)
     train, held_out = X[:80], X[80:] + 1.0
     pca = PCA(n_components=k).fit(train)
     expected = textbook_share(pca.components_, held_out)

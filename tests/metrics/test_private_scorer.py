@@ -31,7 +31,7 @@ from skdpspectral import (
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.metrics import captured_variance, make_private_scorer
-from skdpspectral.metrics._private_scorer import make_kind
+from skdpspectral.metrics._scores import make_kind
 from skdpspectral.sensitivity import (
     confusion_diameter,
     counted_score_sensitivity,

@@ -56,7 +56,7 @@ def model(last=None, **given):
 
 
 def search(estimator=None, space=SPACE, **given):
-    given = {"epsilon": 60.0, "n_blocks": 4, "cv": 2, "scoring": "accuracy", **given}
+    given = {"epsilon": 60.0, "n_blocks": 4, "scoring": "accuracy", **given}
     return PrivateSearchCV(model() if estimator is None else estimator, space, **given)
 
 

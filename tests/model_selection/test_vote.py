@@ -16,7 +16,7 @@ from scipy import stats
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
@@ -42,14 +42,12 @@ from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Neighbors, Unit
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, _vote
-from skdpspectral.model_selection._candidates import FitLimit, candidate_model
-from skdpspectral.model_selection._vote import (
-    Ballot,
-    VoteBudgets,
+from skdpspectral.model_selection._private_search import (
+    FitLimit,
+    candidate_model,
     candidates_of,
-    packed,
-    votes,
 )
+from skdpspectral.model_selection._vote import Ballot, VoteBudgets, packed, votes
 from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import make_private_pipeline
 
@@ -66,7 +64,6 @@ def search(estimator=None, space=SPACE, **parameters):
     parameters = {
         "epsilon": 20.0,
         "n_blocks": 4,
-        "cv": 2,
         "scoring": kept,
         **parameters,
     }
@@ -410,17 +407,6 @@ def test_where_all_fail_the_incumbent_is_kept(asked):
     assert abs(made.support_) < 6 * made.support_std_
 
 
-@pytest.mark.parametrize(
-    "n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)], ids=str
-)
-def test_lines_of_progress_count_blocks_and_the_last_fit(n_jobs, capsys):
-    made = search(verbose=1, n_jobs=n_jobs).fit(X)
-    lines = [f"[PrivateSearchCV] step {number} of 5" for number in range(1, 6)]
-    assert capsys.readouterr().out.splitlines() == lines
-    made.set_params(n_blocks="auto", epsilon=1.0).fit(X)
-    assert capsys.readouterr().out == "[PrivateSearchCV] step 1 of 1\n"
-
-
 class Charges:
     """A scorer that fits rows with noise, and charges a ledger of its own."""
 
@@ -476,7 +462,6 @@ def test_a_scorer_that_cannot_be_copied_is_refused_before_the_charge():
 def ballot(estimator, **given):
     given = {
         "pack": packed([candidate_model(estimator, {}, 0.5)], kept),
-        "n_folds": 3,
         "n_blocks": 10,
         "n_rows": 3000,
         **given,
@@ -643,9 +628,6 @@ BAD = {
     "one block": {"n_blocks": 1},
     "blocks text": {"n_blocks": "many"},
     "blocks for all rows": {"n_blocks": 200},
-    "one fold": {"cv": 1},
-    "folds without rows": {"cv": 21},
-    "splitter": {"cv": KFold(3)},
     "jobs": {"n_jobs": 0},
     "accountant": {"accountant": "ledger.db"},
     "seed": {"noise_seed": "x"},
@@ -706,7 +688,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_searches_are_refused_before_any_charge(name):
-    words = "epsilon|delta|n_blocks|cv|n_jobs|scoring|estimator|param_grid|verbose|"
+    words = "epsilon|delta|n_blocks|n_jobs|scoring|estimator|param_grid|verbose|"
     words += "accountant|noise_seed|memory|search"
     with (
         PrivacyAccountant() as accountant,

@@ -535,8 +535,7 @@ ALLOWED = {
     "_tables/files.py": {"_mapped_rows"},
     # Each entry becomes a float by itself.
     "_tables/table.py": {"_numbers"},
-    "metrics/_subspaces.py": {"components_and_rows"},
-    "metrics/_private_scorer.py": {"_log_losses"},
+    "metrics/_scores.py": {"components_and_rows", "_log_losses"},
     # Lists were read before.
     "_tables/clipping.py": {"_rescale_rows"},
     "preprocessing/_vectorizer.py": {"_with_columns"},

@@ -1120,7 +1120,7 @@ def row_searches():
     captured = make_private_scorer("captured_variance", clip_norm=5.0)
     in_turn = {"optimizer": IN_TURN, "n_epochs": 1, "batch_size": 8}
     # Three blocks of the few rows that there are, with power to choose.
-    asked = {"epsilon": 40.0, "n_blocks": 3, "cv": 2}
+    asked = {"epsilon": 40.0, "n_blocks": 3}
     return {
         "pca by votes": (
             PrivateSearchCV(
@@ -1186,7 +1186,7 @@ def search_users(kind, form, table):
     named = "pandas" in form or form == "polars"
     user, item = ("x0", "x1") if named else (0, 1)
     scorer = make_private_scorer("squared_error", limit=9.0, user_feature=user)
-    few = {"epsilon": 40.0, "n_blocks": 3, "cv": 2, "scoring": scorer}
+    few = {"epsilon": 40.0, "n_blocks": 3, "scoring": scorer}
     if kind.startswith("regressor"):
         model = LRSRegressor(1, user_feature=user, solver=ONE_ROUND)
         space = {"sparsity": [0, 2]}

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
+from sklearn.model_selection import GridSearchCV, KFold, ParameterGrid, check_cv
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -50,6 +50,7 @@ _KINDS = {
     ColumnTransformer: Composition.COLUMNS,
     FrozenEstimator: Composition.FROZEN,
 }
+
 # Of these each part is fitted once, on rows that are known.
 WALKED = (Composition.PIPELINE, Composition.UNION, Composition.COLUMNS)
 
@@ -234,9 +235,8 @@ def zeros(shape: tuple[int, int], dtype: Any = float, like: Any = None) -> Any:
 
 def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
     """Return rows after a step: unchanged, or zeros of its output's shape."""
-    if rows is None or step is None or isinstance(step, str):
-        return rows
-    if isinstance(step, FunctionTransformer) and step.func is None:
+    identity = isinstance(step, FunctionTransformer) and step.func is None
+    if rows is None or step is None or isinstance(step, str) or identity:
         return rows
     if rows.form_after is not None:
         form = rows.form_after(path, step, rows.X)
@@ -295,10 +295,9 @@ def _positions(path: str, composition: Any, rows: Rows) -> dict[str, np.ndarray]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"X has two columns named {twice!r}; rename one of them")
-    if hasattr(X, "iloc"):
-        stand_in = type(X)(row, columns=X.columns)
-    elif hasattr(X, "columns") and hasattr(X, "select"):
-        stand_in = type(X)(row, schema=list(X.columns))
+    if names:
+        named = {"columns" if hasattr(X, "iloc") else "schema": list(X.columns)}
+        stand_in = type(X)(row, **named)
     passed = []
     for name, child, columns in composition.transformers:
         part = f"{path}__{name}" if path else name
@@ -404,11 +403,6 @@ def _search_fits(search: Any, X: Any) -> Iterator[PlannedFit | Refit]:
         raise ValueError(
             "cv is an iterator, which can be read only once; make it a list"
         )
-    if reads_clients(search.estimator):
-        raise ValueError(
-            "the number of rows of each client in a fold is not known here; pass "
-            "check() the plans of the folds, from privacy_plan"
-        )
     rows = Rows(X)
     n_rows, n_columns = rows.shape
     splitter = check_cv(search.cv, classifier=is_classifier(search.estimator))
@@ -422,6 +416,14 @@ def _search_fits(search: Any, X: Any) -> Iterator[PlannedFit | Refit]:
     refits: list[tuple[PlannedFit, ...]] = []
     for candidate in candidates:
         estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
+        inside = estimators_within(estimator).values()
+        by_rows = any(getattr(one, "calibration", "") == "paper" for one in inside)
+        if reads_clients(estimator) or (by_rows and type(splitter) is not KFold):
+            raise ValueError(
+                "the number of rows of each client in a fold, or of a fold, is not "
+                "known here, and decides what a fit costs; pass check() the plans of "
+                "the folds, from privacy_plan"
+            )
         for fit in _fits(estimator, replace(rows, X=some)):
             yield replace(fit, times=n_splits)
         refits.append(tuple(_fits(estimator, rows)))
