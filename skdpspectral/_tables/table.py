@@ -19,7 +19,6 @@ from sklearn import get_config
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from .._linalg.walks import RowWalk, reduce_rows, row_blocks, rows_per_block
-from .clusters import ClusterTable, check_column, cluster_table, run_on_cluster
 from .columns import (
     COMPLEX,
     CONVERT_TEXT,
@@ -48,7 +47,16 @@ from .columns import (
     refuse_same_names,
     shape_of,
 )
-from .files import Parquet, SlicedRows, parquet, sliced_rows
+from .files import (
+    ClusterTable,
+    Parquet,
+    SlicedRows,
+    check_column,
+    cluster_table,
+    parquet,
+    run_on_cluster,
+    sliced_rows,
+)
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
