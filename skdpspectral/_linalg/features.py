@@ -160,11 +160,7 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def _sums_around(block: np.ndarray, power: np.ndarray, memory: np.ndarray):
-    """Return sums of the phases of some rows on one circle, in steps, of shape (p, 2).
-
-    `power`, one over the length, has an entry per value; `memory` has two. All numbers
-    are integers far below 2**53, so that sums are exact.
-    """
+    """Return sums of phases on one circle of length 1 / `power`, exact, in steps."""
     turns, sizes = memory[:, : len(block)]
     np.multiply(block, power[: block.size].reshape(block.shape), out=turns)
     turns -= np.rint(turns, out=sizes)

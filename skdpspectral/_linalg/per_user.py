@@ -155,10 +155,7 @@ def users_last(stack: np.ndarray) -> np.ndarray:
 
 
 def solve_in_place(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve a small positive semi-definite system per user, along the last axis.
-
-    Solutions are zero for columns of zeros, and for users with numbers that overflow.
-    """
+    """Solve a small system per user, along the last axis; 0 where numbers overflow."""
     units = _to_unit_diagonal(A)[:, None]
     b *= units
     pivots = np.empty((len(A), A.shape[2]))
@@ -209,10 +206,7 @@ def orthonormal(rows: np.ndarray) -> np.ndarray:
 
 
 def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve systems of about ten unknowns or more, from their upper triangles.
-
-    Shapes are (q, q, n_users) and (q, n_users).
-    """
+    """Solve systems (q, q, n_users) of ten unknowns or more, by upper triangles."""
     size = len(A)
     pivots, terms = np.empty((2, size, A.shape[2]))
     for j in range(size):
@@ -248,12 +242,8 @@ def largest(values: np.ndarray, k: int) -> np.ndarray:
     return out
 
 
-# Numbers per block: with so many, the cost of numpy calls, and of the last steps of
-# pursuits of few users, is small.
-_BLOCK_NUMBERS = 1 << 21
-
-# Blocks are kept in memory up to so many numbers, and loaded at each pass beyond.
-_KEPT_NUMBERS = 1 << 27
+# Numbers per block, and of the blocks that are kept in memory, not loaded at each pass.
+_BLOCK_NUMBERS, _KEPT_NUMBERS = 1 << 21, 1 << 27
 
 # Users of more rows than this are never padded.
 _LARGEST_PADDED = 1024

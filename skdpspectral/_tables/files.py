@@ -56,11 +56,7 @@ def common_type(dtypes: Iterable, names: Iterable | None = None) -> np.dtype:
 
 
 class SlicedRows:
-    """A numeric table of which one slice of rows is in memory at a time.
-
-    Slices of `source` are converted to arrays and checked against `shape`. `like` is a
-    table without rows that has the feature names.
-    """
+    """Numbers of which one slice is in memory at a time; `like` has the names."""
 
     ndim, names = 2, None
 
@@ -132,12 +128,10 @@ class MadeRows(SlicedRows):
     """Rows that are made of other rows, with one slice in memory at a time."""
 
     def __init__(self, shape: tuple[int, int], make: Callable) -> None:
-        super().__init__(None, shape)
-        self._make = make
+        super().__init__(make, shape)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Make a slice of rows."""
-        return self._make(rows)
+        return self._source(rows)
 
 
 def map_table(source, row_map: Callable) -> SlicedRows:
@@ -161,18 +155,19 @@ def rows_beside(tables: list) -> SlicedRows:
     return MadeRows((first.shape[0], width), make)
 
 
-# -- memory maps and foreign arrays ----------------------------------------------------
-
-
 def sliced_rows(X) -> SlicedRows | None:
     """Return memory maps and foreign arrays of numbers as slices; None for others."""
     if isinstance(X, np.ndarray):
         return _mapped_rows(X)
     if isinstance(X, (np.generic, list, tuple)) or sparse.issparse(X):
         return None
+    if any(hasattr(X, name) for name in ("iloc", "dtypes", "__dataframe__")):
+        return None
     # Files that were closed raise errors of their own.
-    said = "X.shape or X.dtype could not be read"
-    shape, dtype = read_quietly(lambda: _shape_and_dtype(X), said)
+    shape, dtype = read_quietly(
+        lambda: (getattr(X, "shape", None), getattr(X, "dtype", None)),
+        "X.shape or X.dtype could not be read",
+    )
     if shape is None or dtype is None or not hasattr(X, "__getitem__"):
         return None
     try:
@@ -187,12 +182,6 @@ def sliced_rows(X) -> SlicedRows | None:
     return SlicedRows(X, (int(shape[0]), int(shape[1])), dtype)
 
 
-def _shape_and_dtype(X) -> tuple:
-    if any(hasattr(X, name) for name in ("iloc", "dtypes", "__dataframe__")):
-        return None, None
-    return getattr(X, "shape", None), getattr(X, "dtype", None)
-
-
 def _mapped_rows(X: np.ndarray) -> SlicedRows | None:
     if isinstance(X, np.ma.MaskedArray) or X.ndim != 2 or X.dtype.kind not in "fiub":
         return None
@@ -203,8 +192,6 @@ def _mapped_rows(X: np.ndarray) -> SlicedRows | None:
         return None
     return SlicedRows(np.asarray(X), X.shape, X.dtype)
 
-
-# -- parquet ---------------------------------------------------------------------------
 
 _AS_DATASET = "pass pyarrow.dataset.dataset(path), of a file or of a folder of files"
 

@@ -108,13 +108,10 @@ def deferred_rows(
 ) -> DeferredRead:
     """Check the form of rows, and set or compare feature names, without reading values.
 
-    With `reset`, as in a fit, `estimator` gets `n_features_in_` and
-    `feature_names_in_`; otherwise they are compared, unless it is None. `accept_sparse`
-    allows sparse rows, as CSR; `in_blocks` allows integers, memory maps and foreign
-    arrays, converted block by block; `allow_nan` allows NaN.
-
-    ``read()`` returns an ndarray, CSR matrix or SlicedRows of shape (n_samples,
-    n_features), in float64 or float32 unless in blocks. Its errors quote no value.
+    With `reset`, `estimator` gets `n_features_in_` and `feature_names_in_`; otherwise
+    they are compared, unless it is None. `in_blocks` allows integers, memory maps and
+    foreign arrays, converted block by block. ``read()`` returns an ndarray, CSR matrix
+    or SlicedRows, in float64 or float32 unless in blocks.
     """
     sliced = _rows_elsewhere(X) if in_blocks else None
     if sliced is not None:
@@ -493,9 +490,8 @@ def deferred_targets(
 ) -> DeferredRead:
     """Check the form of one target per row, without reading values.
 
-    A single column is treated as a vector, with a warning. `several` allows further
-    columns. ``read()`` returns an ndarray of shape (n_rows,) or (n_rows, n_targets) in
-    float64; `labels` keep any dtype but complex. No error quotes a value.
+    A single column is treated as a vector, with a warning. ``read()`` returns an array
+    in float64; `labels` keep any dtype but complex.
     """
     if is_on_cluster(y):
         check_column(y, n_rows, "y")
