@@ -198,9 +198,6 @@ item_popularity_ : ndarray of shape (n_items,)
     user with many ratings has a smaller weight.
 items_ : ndarray of shape (n_items,)
     The catalog.
-[scale_]
-scale_ : ndarray of shape (n_features,) or None
-    Divisors of the features; None unless ``scale="bounds"``.
 [singular_values_]
 singular_values_ : ndarray of shape (n_components,)
     ``sqrt(n_samples_ * explained_variance_)``, an estimate of the singular

@@ -67,7 +67,7 @@ SPIKED = partial(SpikedModel, signal_variance=2.0, noise_variance=1.0)
 STRATEGIES = [
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),
-    ("FederatedDPPCA", "release", ComponentCovariance),
+    ("FederatedDPPCA", "release", partial(ComponentCovariance, projection_norm=2.0)),
     ("LRSRegressor", "solver", PrivateRounds),
     ("LRSRegressor", "solver", Alternation),
     ("LRSRegressor", "fit_intercept", UserIntercept),

@@ -425,7 +425,7 @@ def test_labels_are_read_row_by_row(labels, odd, into):
     model = DPRidgeClassifier(classes=labels)
 
     def read(values):
-        return model._deferred_indicators(values, N_ROWS).read()
+        return model._deferred_targets(values, N_ROWS).read()
 
     first = read(into(y))
     second = unless_refused(read, into(replaced(y, ROW, None, odd)))
