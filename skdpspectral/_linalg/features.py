@@ -31,56 +31,49 @@ def node_values(first_octave: int, n_nodes: int) -> np.ndarray:
     return np.ldexp(np.where(node % 2, 1.5, 1.0), first_octave + node // 2)
 
 
-class DifferenceCounts:
-    """Histograms of the sizes of differences of each feature, updated block by block.
+def counts_of_differences(blocks, n_features: int, first_octave: int, n_nodes: int):
+    """Return histograms of the sizes of differences, of shape (n_features, n_nodes).
 
     A difference d between nodes u < v adds (d^2 - u^2) / (v^2 - u^2) to v and the rest
     of 1 to u, which keeps the mean square. Ties, NaN and differences below the first
     node are not counted; those beyond the last node count as that node. `first_octave`,
-    at least -1022, is the base-2 logarithm of the first node. `total`, of shape
-    (n_features, n_nodes), has the weights of `n_pairs` pairs.
+    at least -1022, is the base-2 logarithm of the first node.
     """
-
-    def __init__(self, n_features: int, first_octave: int, n_nodes: int):
-        self.total = np.zeros((n_features, n_nodes))
-        self.n_pairs = 0
-        self._first = 2 * (first_octave + 1023)
-
-    def update(self, differences) -> DifferenceCounts:
-        """Add differences of shape (b, n_features), float64, or sparse CSR."""
-        self.n_pairs += differences.shape[0]
-        size = n_features = len(self.total)
+    total, first = np.zeros((n_features, n_nodes)), 2 * (first_octave + 1023)
+    for differences in blocks:
+        size = n_features
         if not sparse.issparse(differences):
             size = max(1, _PANEL // max(1, len(differences)))
         for start in range(0, n_features, size):
-            some = differences[:, start : start + size]
-            total = self.total[start : start + size]
-            self._count(total, *_values_and_columns(some))
-        return self
+            columns = slice(start, start + size)
+            some = _values_and_columns(differences[:, columns])
+            _count_differences(total[columns], first, *some)
+    return total
 
-    def _count(self, total: np.ndarray, values, column) -> None:
-        """Add values of the given columns to their histograms."""
-        n_features, n_nodes = total.shape
-        bits = np.abs(values).view(np.int64)
-        node = (bits >> _SHIFT) - self._first
-        counted = (node >= 0) & (bits <= _INFINITE)
-        if not counted.all():
-            bits, node, column = bits[counted], node[counted], column[counted]
-        if not len(node):
-            return
-        upper = _upper_steps((bits & _MANTISSA) | _ONE) * _UNIT
-        upper[node >= n_nodes - 1] = 0.0
-        np.minimum(node, n_nodes - 1, out=node)
-        # Of all nodes, those of this block: their histograms stay in the cache.
-        low, size = int(node.min()), int(np.ptp(node)) + 2
-        place = node - low + size * column
-        weights = np.bincount(place, minlength=n_features * size).astype(np.float64)
-        above = np.bincount(place, upper, minlength=len(weights))
-        weights -= above
-        weights[1:] += above[:-1]
-        # The last node of a feature has nothing above it.
-        nodes = total[:, low : low + size]
-        nodes += weights.reshape(n_features, size)[:, : nodes.shape[1]]
+
+def _count_differences(total: np.ndarray, first: int, values, column) -> None:
+    """Add values of the given columns to their histograms."""
+    n_features, n_nodes = total.shape
+    bits = np.abs(values).view(np.int64)
+    node = (bits >> _SHIFT) - first
+    counted = (node >= 0) & (bits <= _INFINITE)
+    if not counted.all():
+        bits, node, column = bits[counted], node[counted], column[counted]
+    if not len(node):
+        return
+    upper = _upper_steps((bits & _MANTISSA) | _ONE) * _UNIT
+    upper[node >= n_nodes - 1] = 0.0
+    np.minimum(node, n_nodes - 1, out=node)
+    # Of all nodes, those of this block: their histograms stay in the cache.
+    low, size = int(node.min()), int(np.ptp(node)) + 2
+    place = node - low + size * column
+    weights = np.bincount(place, minlength=n_features * size).astype(np.float64)
+    above = np.bincount(place, upper, minlength=len(weights))
+    weights -= above
+    weights[1:] += above[:-1]
+    # The last node of a feature has nothing above it.
+    nodes = total[:, low : low + size]
+    nodes += weights.reshape(n_features, size)[:, : nodes.shape[1]]
 
 
 def _values_and_columns(differences) -> tuple[np.ndarray, np.ndarray]:
@@ -119,8 +112,7 @@ def _upper_steps(bits: np.ndarray) -> np.ndarray:
 
 def sum_over_rows(X, sums, row_map=None) -> np.ndarray:
     """Sum a function over float64 blocks of rows, optionally mapped first."""
-    row_map = None if row_map is None else Writing(row_map)
-    return sum_over_blocks(X, RowWalk(row_map), sums)
+    return sum_over_blocks(X, RowWalk(row_map and Writing(row_map)), sums)
 
 
 def sum_over_blocks(X, walk, sums) -> np.ndarray:
@@ -148,14 +140,6 @@ def octaves_of_differences(blocks, n_features: int, first_octave: int, n_octaves
     return total.reshape(n_features, n_octaves)
 
 
-def counts_of_differences(blocks, n_features: int, first_octave: int, n_nodes: int):
-    """Return the total of :class:`DifferenceCounts` over blocks of differences."""
-    counts = DifferenceCounts(n_features, first_octave, n_nodes)
-    for differences in blocks:
-        counts.update(differences)
-    return counts.total
-
-
 def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     """Return sums of phases of rows on circles of lengths ``2**exponents``.
 
@@ -176,11 +160,7 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def _sums_around(block: np.ndarray, power: np.ndarray, memory: np.ndarray):
-    """Return sums of the phases of some rows on one circle, in steps, of shape (p, 2).
-
-    `power`, one over the length, has an entry per value; `memory` has two. All numbers
-    are integers far below 2**53, so that sums are exact.
-    """
+    """Return sums of phases on one circle of length 1 / `power`, exact, in steps."""
     turns, sizes = memory[:, : len(block)]
     np.multiply(block, power[: block.size].reshape(block.shape), out=turns)
     turns -= np.rint(turns, out=sizes)

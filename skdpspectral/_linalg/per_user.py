@@ -1,16 +1,10 @@
 """Kernels whose results for a user have the same bits alone and among other users.
 
-Only two kinds of arithmetic are allowed:
-
-- elementwise operations, including sums along an axis that are made of elementwise
-  additions in an order that depends only on the length of the axis;
-- one BLAS call per user, on matrices whose shapes, strides and alignment depend only on
-  the shape of the user's data. BLAS treats the last rows of a matrix differently, and
-  some kernels depend on the memory address.
-
-Other sums (``ufunc.reduce``, ``einsum``, ``vecdot``, LAPACK on copies that numpy makes)
-choose their own order. Users with unequal numbers of rows are processed in blocks of
-equal height.
+Only two kinds of arithmetic are allowed: elementwise operations, including sums that
+add in an order which depends only on the length of an axis; and one BLAS call per user,
+on matrices whose shapes, strides and alignment depend only on the shape of the user's
+data, because some kernels depend on the memory address. Other sums (``ufunc.reduce``,
+``einsum``, ``vecdot``, LAPACK on copies that numpy makes) choose their own order.
 """
 
 from __future__ import annotations
@@ -161,10 +155,7 @@ def users_last(stack: np.ndarray) -> np.ndarray:
 
 
 def solve_in_place(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve a small positive semi-definite system per user, along the last axis.
-
-    Solutions are zero for columns of zeros, and for users with numbers that overflow.
-    """
+    """Solve a small system per user, along the last axis; 0 where numbers overflow."""
     units = _to_unit_diagonal(A)[:, None]
     b *= units
     pivots = np.empty((len(A), A.shape[2]))
@@ -215,10 +206,7 @@ def orthonormal(rows: np.ndarray) -> np.ndarray:
 
 
 def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve systems of about ten unknowns or more, from their upper triangles.
-
-    Shapes are (q, q, n_users) and (q, n_users).
-    """
+    """Solve systems (q, q, n_users) of ten unknowns or more, by upper triangles."""
     size = len(A)
     pivots, terms = np.empty((2, size, A.shape[2]))
     for j in range(size):
@@ -254,12 +242,8 @@ def largest(values: np.ndarray, k: int) -> np.ndarray:
     return out
 
 
-# Numbers per block: with so many, the cost of numpy calls, and of the last steps of
-# pursuits of few users, is small.
-_BLOCK_NUMBERS = 1 << 21
-
-# Blocks are kept in memory up to so many numbers, and loaded at each pass beyond.
-_KEPT_NUMBERS = 1 << 27
+# Numbers per block, and of the blocks that are kept in memory, not loaded at each pass.
+_BLOCK_NUMBERS, _KEPT_NUMBERS = 1 << 21, 1 << 27
 
 # Users of more rows than this are never padded.
 _LARGEST_PADDED = 1024
@@ -286,12 +270,8 @@ class Block:
         return users
 
     def take(self, chosen) -> Block:
-        return Block(
-            take(self.X, chosen),
-            self.y[chosen],
-            self.counts[chosen],
-            self.users[chosen],
-        )
+        others = (part[chosen] for part in (self.y, self.counts, self.users))
+        return Block(take(self.X, chosen), *others)
 
 
 def padded_heights(counts: np.ndarray) -> np.ndarray:
@@ -306,8 +286,8 @@ def padded_heights(counts: np.ndarray) -> np.ndarray:
 class Level:
     r"""Penalty of users' intercepts c: ridge times :math:`(c - prior)^2`.
 
-    With c minimized out, a user's squared error is that of the centered rows and of one
-    more row, :math:`\sqrt{m \lambda / (m + \lambda)}` times the means.
+    With c minimized out, it is one more row: :math:`\sqrt{m \lambda / (m + \lambda)}`
+    times the means.
     """
 
     prior: float = 0.0
@@ -336,27 +316,15 @@ _FREE = Level()
 class UserRows:
     """Rows and targets grouped by user, in zero-padded blocks.
 
-    Rows may be in any order; memory maps are read block by block. `codes` are user
-    numbers from 0. With `center`, each user's means are subtracted from rows and
-    targets; `scale` divides features; `level` is the penalty of intercepts, which
-    requires `center`. `X_means`, unscaled, and `y_means` are the means per user, or
-    None.
+    `codes` are user numbers from 0, in any order. With `center`, each user's means are
+    subtracted from rows and targets; `scale` divides features; `level` is the penalty
+    of intercepts, which requires `center`. `X_means`, unscaled, and `y_means` are the
+    means per user, or None.
     """
 
-    def __init__(
-        self,
-        X,
-        y,
-        codes,
-        n_users,
-        *,
-        center=False,
-        scale=None,
-        level=_FREE,
-    ):
+    def __init__(self, X, y, codes, n_users, *, center=False, scale=None, level=_FREE):
         self._X, self._y = X, np.asarray(y, dtype=np.float64)
-        self.n_users = n_users
-        self.n_features = X.shape[1]
+        self.n_users, self.n_features = n_users, X.shape[1]
         self.counts = np.bincount(codes, minlength=n_users)
         self._starts = np.concatenate(([0], np.cumsum(self.counts)))
         grouped = bool(np.all(codes[1:] >= codes[:-1]))
@@ -381,10 +349,8 @@ class UserRows:
         blocks = []
         for height, group in zip(levels, np.split(order, firsts[1:]), strict=True):
             size = max(1, _BLOCK_NUMBERS // (int(height) * max(self.n_features, 1)))
-            blocks += [
-                (int(height), group[start : start + size])
-                for start in range(0, len(group), size)
-            ]
+            starts = range(0, len(group), size)
+            blocks += [(int(height), group[start : start + size]) for start in starts]
         return blocks
 
     @quietly
@@ -466,11 +432,9 @@ class UserRows:
             return totals(np.square(block.X))
         if self._squares is None:
             self._squares = np.full((self.n_users, self.n_features), np.nan)
-        own = block.own
-        known = self._squares[own]
+        known = self._squares[block.own]
         if np.isnan(known[:, :1]).any():
-            known = totals(np.square(block.X))
-            self._squares[own] = known
+            self._squares[block.own] = known = totals(np.square(block.X))
         return known
 
     def map(self, function: Callable, n_jobs=None) -> list:
@@ -488,9 +452,7 @@ class UserRows:
 
 
 def _consecutive(users: np.ndarray) -> bool:
-    return bool(users[-1] - users[0] == len(users) - 1) and bool(
-        np.all(users[1:] > users[:-1])
-    )
+    return bool(users[-1] - users[0] == len(users) - 1 and np.all(np.diff(users) > 0))
 
 
 def column_scales(rows: UserRows, n_jobs=None) -> np.ndarray:

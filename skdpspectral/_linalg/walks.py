@@ -337,12 +337,10 @@ def row_squares(rows) -> np.ndarray:
 
 
 def row_differences(first, second, *, out=None):
-    """Return differences of rows in float64, up to a public factor.
+    """Return differences of dense or sparse rows in float64, each of two rows alone.
 
-    A difference that overflows is computed from halves: its direction is correct, and
-    its length up to a factor of two. NaN affects its own feature only. Each result
-    depends on its two rows alone. Tables have shape (b, p); the result of CSR matrices
-    is sparse, dense results are written to `out`.
+    One that overflows is computed from halves: its direction is correct, and its length
+    up to a factor of two. NaN affects its own feature only.
     """
     if sparse.issparse(first):
         return _sparse_differences(first, second)
@@ -385,14 +383,10 @@ def sign_differences(first, second, *, out=None):
     return np.subtract(above, below, out=out, dtype=np.float64)
 
 
-# Rows of a pool, and numbers in it: some megabytes.
+# Rows of a pool, and numbers in it: some megabytes. Of the pairs of its slices, about
+# one in so many is from a single slice. Rows for each pair that a row is the first of.
 _POOL_ROWS, _POOL_NUMBERS = 1 << 14, 1 << 22
-
-# Slices of a pool: of its pairs, about one in so many is from a single slice.
-_POOL_SLICES = 16
-
-# Rows of a pool, at least, for each pair that a row is the first of.
-_ROWS_A_SHIFT = 4
+_POOL_SLICES, _ROWS_A_SHIFT = 16, 4
 
 
 @dataclass(frozen=True)

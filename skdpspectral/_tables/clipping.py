@@ -77,19 +77,12 @@ _SAFE_LOW, _SAFE_HIGH = 1e-280, 1e280
 
 
 def _target(clip_norm: float, n_features: int) -> float:
-    """Return a scaled-down bound, so that rounding cannot exceed `clip_norm`.
-
-    A squared norm of p terms, summed in any order, is off by up to p units in the last
-    place: half of that, beyond the stated tolerance, is subtracted.
-    """
+    """Return a bound that a squared norm of p terms, off by p units, cannot exceed."""
     return clip_norm * (1.0 - max(0, n_features - 6) * 2.0**-54)
 
 
 def _extreme_rows(rows: np.ndarray, target: float, only_longer: bool) -> np.ndarray:
-    """Rescale rows whose squared norm overflows or underflows float64.
-
-    Rows are first multiplied by a power of two, exactly; non-finite rows become 0.
-    """
+    """Rescale rows of extreme lengths, first by a power of two; non-finite become 0."""
     out = np.zeros_like(rows)
     largest = np.max(np.abs(rows), axis=1, initial=0.0)
     good = np.flatnonzero(np.isfinite(largest) & (largest > 0.0))

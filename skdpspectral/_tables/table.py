@@ -19,7 +19,6 @@ from sklearn import get_config
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from .._linalg.walks import RowWalk, reduce_rows, row_blocks, rows_per_block
-from .clusters import ClusterTable, check_column, cluster_table, run_on_cluster
 from .columns import (
     COMPLEX,
     CONVERT_TEXT,
@@ -48,7 +47,16 @@ from .columns import (
     refuse_same_names,
     shape_of,
 )
-from .files import Parquet, SlicedRows, parquet, sliced_rows
+from .files import (
+    ClusterTable,
+    Parquet,
+    SlicedRows,
+    check_column,
+    cluster_table,
+    parquet,
+    run_on_cluster,
+    sliced_rows,
+)
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
@@ -100,13 +108,10 @@ def deferred_rows(
 ) -> DeferredRead:
     """Check the form of rows, and set or compare feature names, without reading values.
 
-    With `reset`, as in a fit, `estimator` gets `n_features_in_` and
-    `feature_names_in_`; otherwise they are compared, unless it is None. `accept_sparse`
-    allows sparse rows, as CSR; `in_blocks` allows integers, memory maps and foreign
-    arrays, converted block by block; `allow_nan` allows NaN.
-
-    ``read()`` returns an ndarray, CSR matrix or SlicedRows of shape (n_samples,
-    n_features), in float64 or float32 unless in blocks. Its errors quote no value.
+    With `reset`, `estimator` gets `n_features_in_` and `feature_names_in_`; otherwise
+    they are compared, unless it is None. `in_blocks` allows integers, memory maps and
+    foreign arrays, converted block by block. ``read()`` returns an ndarray, CSR matrix
+    or SlicedRows, in float64 or float32 unless in blocks.
     """
     sliced = _rows_elsewhere(X) if in_blocks else None
     if sliced is not None:
@@ -485,9 +490,8 @@ def deferred_targets(
 ) -> DeferredRead:
     """Check the form of one target per row, without reading values.
 
-    A single column is treated as a vector, with a warning. `several` allows further
-    columns. ``read()`` returns an ndarray of shape (n_rows,) or (n_rows, n_targets) in
-    float64; `labels` keep any dtype but complex. No error quotes a value.
+    A single column is treated as a vector, with a warning. ``read()`` returns an array
+    in float64; `labels` keep any dtype but complex.
     """
     if is_on_cluster(y):
         check_column(y, n_rows, "y")

@@ -20,8 +20,8 @@ from skdpspectral import (
     PrivacyAccountant,
     SparseDPPCA,
 )
-from skdpspectral._tables.clusters import Sent, _applied, _sums_of_pool
 from skdpspectral._tables.columns import joined_ids
+from skdpspectral._tables.files import Sent, _applied, _sums_of_pool
 from skdpspectral.pipeline import make_private_pipeline
 
 dask = pytest.importorskip("dask")

@@ -24,8 +24,8 @@ from skdpspectral._linalg.walks import (
     reduce_rows,
     rows_per_block,
 )
-from skdpspectral._tables import clusters as cluster_rows
-from skdpspectral._tables.clusters import cluster_table
+from skdpspectral._tables import files as cluster_rows
+from skdpspectral._tables.files import cluster_table
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.sensitivity import summation_error

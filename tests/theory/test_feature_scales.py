@@ -26,11 +26,8 @@ VALUES = np.array([0.0, 1.0, 1.2, 1.5, 1.9, 2.0, -3.0, 1e3, -1e9, 1e-9, 1e300])
 
 def counts(X):
     order = PairOrder(*X.shape, 1)
-    histograms = features.DifferenceCounts(X.shape[1], -10, 41)
-    for differences in PairWalk(order).blocks(X):
-        histograms.update(differences)
-    assert histograms.n_pairs == order.n_pairs
-    return histograms.total
+    blocks = PairWalk(order).blocks(X)
+    return features.counts_of_differences(blocks, X.shape[1], -10, 41)
 
 
 @pytest.mark.parametrize("n_samples", [3, 4, 7])
