@@ -7,9 +7,9 @@ The 6,040 users of MovieLens 1M are protected with all of their ratings. The rec
 uses the public genres and years of the movies.
 
 The page needs MovieLens in the folder of SKDPSPECTRAL_DATA (or downloaded by
-``fetch_movielens(..., download_if_missing=True)``), and takes a few minutes. These
-ratings have long been public. On private ratings, every score below would be a separate
-release.
+``datasets.fetch_movielens(..., download_if_missing=True)``), and takes a few minutes.
+These ratings have long been public. On private ratings, every score below would be a
+separate release.
 """
 
 # %%

@@ -1,19 +1,25 @@
-"""Generators of the papers' models, and digits with public bounds."""
+"""Generators of the papers' models, and real data sets with public bounds."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import math
+import re
+import zipfile
 from numbers import Integral, Real
+from pathlib import Path
 
 import numpy as np
 from sklearn import datasets as sklearn_datasets
+from sklearn.datasets import fetch_file, get_data_home
 from sklearn.utils import Bunch, check_random_state
 
 from ._base.sklearn_compat import Interval, StrOptions
 from ._base.strategies import check_arguments
 
 __all__ = [
+    "fetch_movielens",
     "load_digits",
     "make_low_rank_sparse_tasks",
     "make_ratings",
@@ -324,6 +330,41 @@ def _dealt(n_users, sparsity, n_features, rng):
     return supports
 
 
+def _ratings_bunch(maker, *, user_id, item_id, rating, **public):
+    """Return the Bunch of a ratings table; the docstring of `maker` becomes `DESCR`."""
+    return Bunch(
+        data=np.column_stack([user_id, item_id]).astype(np.int64),
+        target=np.asarray(rating).astype(np.int64),
+        frame=None,
+        feature_names=["user_id", "item_id"],
+        target_names=["rating"],
+        rating_range=(1, 5),
+        DESCR=inspect.cleandoc(maker.__doc__ or ""),
+        **public,
+    )
+
+
+def _ratings_to_pandas(bunch):
+    """Turn the tables of a Bunch into pandas objects, those of columns included."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("as_frame=True needs pandas: pip install pandas") from error
+    bunch.frame = pd.DataFrame(bunch.data, columns=bunch.feature_names)
+    bunch.frame["rating"] = bunch.target
+    bunch.data = bunch.frame[bunch.feature_names]
+    bunch.target = bunch.frame["rating"]
+    bunch.item_features = pd.DataFrame(
+        bunch.item_features,
+        columns=bunch.item_feature_names,
+        index=pd.Index(bunch.item_ids, name="item_id"),
+    )
+    for table in ("users", "movies"):
+        if table in bunch:
+            bunch[table] = pd.DataFrame(dict(bunch[table]))
+    return bunch
+
+
 _RATINGS = {
     **dict.fromkeys(("n_users", "n_items", "n_ratings_per_user"), SIZE),
     **{"as_frame": ["boolean"], "random_state": SEED},
@@ -382,6 +423,8 @@ def make_ratings(
     Returns
     -------
     sklearn.utils.Bunch
+        In the same format as `fetch_movielens`:
+
         - `data` (n_ratings, 2), with columns user_id and item_id, and `target`
           (n_ratings,), all integers; `frame`, both in one table with `as_frame`, None
           otherwise; `feature_names`, `target_names`.
@@ -396,6 +439,10 @@ def make_ratings(
         If a parameter is out of range.
     ImportError
         If `as_frame` is set and pandas is not installed.
+
+    See Also
+    --------
+    fetch_movielens : Movie ratings by real users.
 
     References
     ----------
@@ -432,35 +479,16 @@ def make_ratings(
     for of_users, of_items in ((coef, features), (hidden_users, hidden_items)):
         ratings += np.einsum("ij,ij->i", of_users[users], of_items[items])
     ratings = ratings + _NOISE * rng.standard_normal(len(users))
-    bunch = Bunch(
-        data=np.column_stack([users + 1, items + 1]),
-        target=np.clip(np.rint(ratings), 1, 5).astype(np.int64),
-        frame=None,
-        feature_names=["user_id", "item_id"],
-        target_names=["rating"],
-        rating_range=(1, 5),
-        DESCR=inspect.cleandoc(make_ratings.__doc__ or ""),
+    bunch = _ratings_bunch(
+        make_ratings,
+        user_id=users + 1,
+        item_id=items + 1,
+        rating=np.clip(np.rint(ratings), 1, 5),
         item_ids=np.arange(1, n_items + 1),
         item_features=features,
         item_feature_names=[f"feature_{j}" for j in range(_N_FEATURES)],
     )
-    return _to_pandas(bunch) if as_frame else bunch
-
-
-def _to_pandas(bunch):
-    """Turn the tables of a Bunch of ratings into pandas objects."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("as_frame=True needs pandas: pip install pandas") from error
-    bunch.frame = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-    bunch.frame["rating"] = bunch.target
-    bunch.data = bunch.frame[bunch.feature_names]
-    bunch.target = bunch.frame["rating"]
-    index = pd.Index(bunch.item_ids, name="item_id")
-    names = bunch.item_feature_names
-    bunch.item_features = pd.DataFrame(bunch.item_features, index, names)
-    return bunch
+    return _ratings_to_pandas(bunch) if as_frame else bunch
 
 
 def _pairs(counts, n_items, rng):
@@ -504,3 +532,192 @@ def load_digits():
     bunch = sklearn_datasets.load_digits()
     bunch.bounds = (0.0, 16.0)
     return bunch
+
+
+URL = "https://files.grouplens.org/datasets/movielens/{variant}.zip"
+
+# SHA-256 of the zips. GroupLens publishes their MD5 beside them: of ml-100k.zip
+# 0e33842e24a9c977be4e0107933c0723, of ml-1m.zip c4d9eecfca2ab87c1945afe126590906.
+CHECKSUMS = {
+    "ml-100k": "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
+    "ml-1m": "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
+}
+
+# The genres that the README files list, in the order of their columns.
+_NAMES = """Action Adventure Animation Children's Comedy Crime Documentary Drama
+Fantasy Film-Noir Horror Musical Mystery Romance Sci-Fi Thriller War Western"""
+
+GENRES_1M = _NAMES.split()
+GENRES = {"ml-100k": ["unknown", *GENRES_1M], "ml-1m": GENRES_1M}
+
+# A century maps to [0, 1]: fixed beforehand, not taken from the titles.
+FIRST_YEAR, YEARS = 1900, 100
+UNKNOWN_YEAR = 0  # no title has it
+
+
+def fetch_movielens(
+    variant="ml-100k",
+    *,
+    data_home=None,
+    download_if_missing=False,
+    as_frame=False,
+):
+    """Load MovieLens: ratings of movies, 1 to 5, by users of a web site.
+
+    =======  =========  =====  ======  ============
+    variant    ratings  users  movies  movies rated
+    =======  =========  =====  ======  ============
+    ml-100k    100,000    943   1,682         1,682
+    ml-1m    1,000,209  6,040   3,883         3,706
+    =======  =========  =====  ======  ============
+
+    Each user has at least 20 ratings, and rates a movie at most once. ml-100k was
+    collected from September 1997 to April 1998. The users of ml-1m joined in 2000.
+
+    **Public** are the rating scale 1 to 5 and the catalog of movies with titles, years
+    and genres, which reveal nobody's data. **Private** are the identity and number of
+    users, their age, gender and occupation, and who rated which movie, when and how.
+    Everything computed from private values is private too, such as the most rated
+    movies or the mean rating. Note that the catalog of ml-100k only contains rated
+    movies, so it was taken from the ratings. The catalog of ml-1m has 177 movies
+    without a rating.
+
+    Terms: for research; no redistribution and no commercial use without permission of
+    GroupLens. The README in the zip contains the full terms. Nothing is downloaded
+    unless `download_if_missing` is set.
+
+    Parameters
+    ----------
+    variant : {"ml-100k", "ml-1m"}, default="ml-100k"
+        Data set to load.
+    data_home : str or path-like, default=None
+        Folder with the official zip as `<variant>.zip`. None uses the folder of
+        `sklearn.datasets.get_data_home`.
+    download_if_missing : bool, default=False
+        Whether to download the zip from files.grouplens.org, about 5 or 6 MB, into
+        that folder if it is not there.
+    as_frame : bool, default=False
+        Whether to return tables as pandas objects.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        - `data` (n_ratings, 2) has columns user_id and item_id, and `target`
+          (n_ratings,) has the ratings. Both are int64, in the order of the original
+          file. With `as_frame`, `frame` has both in one table, otherwise it is None.
+          `feature_names` and `target_names` are their names.
+        - Public: `rating_range` = (1, 5); `item_ids` (n_items,), the catalog;
+          `item_features` (n_items, 19 or 20) in that order, in [0, 1], indexed by item
+          with `as_frame`; `item_feature_names`; `movies`, with columns item_id, title
+          and year (0 if unknown). The features are 0 or 1 for each genre (18 in ml-1m,
+          and also "unknown" in ml-100k), and (year - 1900)/100 for the year in the
+          title, or 0.5 if it is unknown (one movie of ml-100k).
+        - Private: `users`, with columns user_id, gender, age and occupation (ml-1m has
+          codes for ages and occupations, listed in its README).
+        - `DESCR`.
+
+        `movies` and `users` are tables with `as_frame`, and a Bunch of columns
+        otherwise. ZIP codes are excluded.
+
+    Raises
+    ------
+    ValueError
+        If the variant is unknown.
+    OSError
+        If no file exists and `download_if_missing` is not set (FileNotFoundError), the
+        download fails, or the file is not the one published by GroupLens, by its
+        SHA-256 checksum.
+    ImportError
+        If `as_frame` is set and pandas is not installed.
+
+    See Also
+    --------
+    make_ratings : Simulated ratings in the same format.
+    skdpspectral.model_selection.PrivateSplit : Folds with rows of every user.
+
+    References
+    ----------
+    F. M. Harper and J. A. Konstan (2015), The MovieLens datasets: history and
+    context, ACM Transactions on Interactive Intelligent Systems 5(4), 19,
+    doi:10.1145/2827872. GroupLens asks every publication to cite it.
+    """
+    if variant not in list(CHECKSUMS):
+        raise ValueError(f"variant must be one of {list(CHECKSUMS)}, got {variant!r}")
+    home = get_data_home() if data_home is None else data_home
+    path, url = Path(home).expanduser() / f"{variant}.zip", URL.format(variant=variant)
+    if download_if_missing and not path.is_file():
+        home = get_data_home(str(path.parent))
+        path = fetch_file(url, home, path.name, CHECKSUMS[variant])
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"There is no {path}: set download_if_missing=True to fetch {url}, or name "
+            "the folder that holds it with data_home"
+        )
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != CHECKSUMS[variant]:
+        raise OSError(
+            f"{path} is not the zip that GroupLens published: its SHA-256 is {found}, "
+            f"but should be {CHECKSUMS[variant]}; remove the file and fetch it again"
+        )
+    with zipfile.ZipFile(path) as archive:
+        bunch = _movielens_bunch(variant, **_parsed(variant, archive))
+    return _ratings_to_pandas(bunch) if as_frame else bunch
+
+
+def _movielens_bunch(variant, *, users, items, titles, genres, **ratings):
+    """Return the Bunch of the tables of either source."""
+    titles, items = np.array(titles, dtype=object), np.asarray(items, dtype=np.int64)
+    years = np.array([_year(title) for title in titles], dtype=np.int64)
+    scaled = np.clip((years - FIRST_YEAR) / YEARS, 0.0, 1.0)
+    scaled[years == UNKNOWN_YEAR] = 0.5
+    bunch = _ratings_bunch(
+        fetch_movielens,
+        **ratings,
+        item_ids=items,
+        item_features=np.column_stack([genres, scaled]).astype(np.float64),
+        item_feature_names=[*GENRES[variant], "year"],
+    )
+    bunch.movies = Bunch(item_id=items, title=titles, year=years)
+    kinds = {"user_id": np.int64, "gender": object, "age": np.int64}
+    kinds["occupation"] = object if variant == "ml-100k" else np.int64
+    columns = zip(kinds.items(), users, strict=True)
+    bunch.users = Bunch(**{n: np.array(v, dtype=kind) for (n, kind), v in columns})
+    return bunch
+
+
+def _year(title):
+    """Year of the title's last "(1995)"; a few have a remark behind it."""
+    years = re.findall(r"\((\d{4})\)", title)
+    return int(years[-1]) if years else UNKNOWN_YEAR
+
+
+def _parsed(variant, archive):
+    """Return the tables of the files of a zip."""
+
+    def columns(name, separator):
+        # The titles have accents, and both README files precede UTF-8.
+        text = archive.read(f"{variant}/{name}").decode("latin-1")
+        # Not splitlines: a letter of latin-1 may be a line break elsewhere.
+        lines = (line.split(separator) for line in text.split("\n") if line)
+        return list(zip(*lines, strict=True))
+
+    if variant == "ml-100k":
+        ratings = columns("u.data", "\t")
+        user_id, age, gender, occupation, _ = columns("u.user", "|")
+        items, titles, _, _, _, *genres = columns("u.item", "|")
+        genres = np.array(genres, dtype=np.int64).T
+    else:
+        ratings = columns("ratings.dat", "::")
+        user_id, gender, age, occupation, _ = columns("users.dat", "::")
+        items, titles, named = columns("movies.dat", "::")
+        genres = np.zeros((len(items), len(GENRES_1M)), dtype=np.int64)
+        for row, names in enumerate(named):
+            genres[row, [GENRES_1M.index(name) for name in names.split("|")]] = 1
+    names = ("user_id", "item_id", "rating")
+    return {
+        **dict(zip(names, ratings, strict=False)),
+        "users": (user_id, gender, age, occupation),
+        "items": items,
+        "titles": titles,
+        "genres": genres,
+    }

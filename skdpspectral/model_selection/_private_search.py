@@ -55,7 +55,7 @@ from ..accounting import (
 )
 from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import MIN_DELTA
-from ..accounting._ledger.context import FormChecked, block_at_hand, without_accountant
+from ..accounting._ledger.context import block_at_hand, without_accountant
 from ..accounting._ledger.planned_fits import (
     Composition,
     composition_of,

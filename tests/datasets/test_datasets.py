@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -308,54 +307,6 @@ SIZES = {"n_users": 12, "n_features": 8, "sparsity": 3}
 def test_parameters_that_do_not_fit_are_named(make, options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
-
-
-# --- make_ratings
-
-
-def small(**options):
-    return make_ratings(**{"n_users": 300, "n_items": 60, "random_state": 0, **options})
-
-
-def test_the_table():
-    ratings = small()
-    users, items = ratings.data.T
-    assert ratings.data.dtype == ratings.target.dtype == np.int64
-    assert (np.unique(users) == np.arange(1, 301)).all()
-    assert ratings.item_ids.tolist() == list(range(1, 61))
-    assert np.isin(items, ratings.item_ids).all()
-    assert len(np.unique(ratings.data, axis=0)) == len(users)
-    assert ratings.rating_range == (1, 5)
-    assert (ratings.target.min(), ratings.target.max()) == (1, 5)
-    assert ratings.item_features.shape == (60, 10)
-    assert np.abs(ratings.item_features).max() <= 1.0
-    assert ratings.feature_names == ["user_id", "item_id"]
-    assert ratings.target_names == ["rating"]
-    assert len(ratings.item_feature_names) == 10
-    assert ratings.frame is None
-    assert "Draw a table of ratings" in ratings.DESCR
-    assert (np.diff(users) < 0).any()  # in random order
-
-
-def test_frames():
-    arrays, frames = small(), small(as_frame=True)
-    assert list(frames.frame.columns) == ["user_id", "item_id", "rating"]
-    np.testing.assert_array_equal(frames.data.to_numpy(), arrays.data)
-    np.testing.assert_array_equal(frames.target.to_numpy(), arrays.target)
-    assert isinstance(frames.target, pd.Series)
-    features = frames.item_features
-    assert features.index.name == "item_id"
-    np.testing.assert_array_equal(features.index, arrays.item_ids)
-    np.testing.assert_array_equal(features.to_numpy(), arrays.item_features)
-
-
-def test_seeds_repeat():
-    expected = small()
-    generator = np.random.RandomState(0)
-    first, second = small(random_state=generator), small(random_state=generator)
-    assert second.data.shape != expected.data.shape
-    np.testing.assert_array_equal(first.data, expected.data)
-    np.testing.assert_array_equal(first.target, expected.target)
 
 
 # --- loaders
