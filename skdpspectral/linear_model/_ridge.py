@@ -778,6 +778,11 @@ _FAR = 5.0
 # Squared length that a coefficient may have in directions which noise hides.
 _MOST_HIDDEN = 0.02
 
+# Share of a feature's mean square that weighted rows must keep, how many deviations of
+# the moment's noise it may fall short, as scales have noise as well; and p-value of
+# linearity, for coefficients of the population.
+_LEAST_KEPT, _KEPT_NOISE, _LEAST_P_VALUE = 0.95, 8.0, 0.05
+
 # Attributes without an axis of targets if y has one dimension, and of intervals.
 _OF_TARGETS = ("coef_", "intercept_", "alpha_", "coef_std_", "linearity_pvalue_")
 _OF_INTERVALS = (
@@ -1281,15 +1286,11 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             return coefs[:, 0], intercepts[:, 0]
         return coefs, intercepts
 
-    def conf_int(self, level=0.95):
+    def conf_int(self, level=0.95, *, target="weighted"):
         """Return confidence intervals of the coefficients; needs ``intervals=True``.
 
-        The intervals are for unpenalized least squares with weights of rows
-        (`row_radius_`). These are the coefficients of the population if the mean of the
-        target is linear in the features, which `kept_` below 0.95 and
-        `linearity_pvalue_` below 0.05 speak against. The intervals account for the
-        noise of all releases and for the sampling of rows. Variances of errors may
-        differ.
+        The intervals are for the unpenalized coefficients. They account for the noise
+        of all releases and for the sampling of rows. Variances of errors may differ.
         Residuals are cut at four to eight of their deviations: errors far beyond that
         shift coefficients if they are skewed and their scale depends on a feature.
 
@@ -1297,6 +1298,11 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         ----------
         level : float, default=0.95
             Probability that an interval contains its coefficient, in (0, 1).
+        target : {{"weighted", "population"}}, default="weighted"
+            "weighted" is for least squares with the weights of rows (`row_radius_`).
+            These are the coefficients of the population if the mean of the target is
+            linear in the features. "population" returns the same intervals, and raises
+            an error if the release speaks against this.
 
         Returns
         -------
@@ -1309,11 +1315,15 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         Raises
         ------
         ValueError
-            If `level` is invalid, the fit had no ``intervals=True``, or noise hides all
-            coefficients.
+            If a parameter is invalid, if the fit had no ``intervals=True``, if noise
+            hides all coefficients, or if `target` is "population" and a feature keeps
+            less than 95 % of its mean square (`kept_`, with an allowance for noise) or
+            `linearity_pvalue_` is below 0.05.
         """
         if not (isinstance(level, Real) and 0.0 < level < 1.0):
             raise ValueError(f"level must be a number in (0, 1), got {level!r}")
+        if target not in ("weighted", "population"):
+            raise ValueError(f'target must be "weighted" or "population": {target!r}')
         check_is_fitted(self)
         if not hasattr(self, "coef_cov_"):
             raise ValueError(
@@ -1327,9 +1337,28 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
                 "would be unreliable. Remove features that are sums of others, or use "
                 "more rows, a larger epsilon or fewer features"
             )
+        if target == "population":
+            self._check_population()
         reach = float(ndtri(0.5 + 0.5 * level)) * errors
         found = np.stack([center - reach, center + reach], axis=-1)
         return found.reshape(*self.coef_.shape, 2)
+
+    def _check_population(self) -> None:
+        """Refuse if public numbers speak against coefficients of the population."""
+        least = _LEAST_KEPT - _KEPT_NOISE * self.moment_noise_std_
+        cut = np.flatnonzero(self.kept_ < least)
+        if len(cut):
+            raise ValueError(
+                f"target='population': rows keep only {self.kept_[cut].min():.2f} of "
+                f"the mean square of feature {cut[np.argmin(self.kept_[cut])]}, "
+                'because it is skewed: use target="weighted", or transform the feature'
+            )
+        least = np.nanmin(np.append(self.linearity_pvalue_, 1.0))
+        if least < _LEAST_P_VALUE:
+            raise ValueError(
+                f"target='population': linearity_pvalue_ = {least:.3g}, so that the "
+                'target is not linear in the features: use target="weighted"'
+            )
 
     # -- what is made of rows ----------------------------------------------------------
 

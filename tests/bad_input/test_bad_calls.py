@@ -408,6 +408,7 @@ CALLS = [
     ("X", use("DPStandardScaler", "inverse_transform", ROWS[:, :2])),
     *(("alphas", use("DPRidge", "path", v)) for v in ([-1.0], 1.0, ["a"])),
     *(("level", use("DPRidge", "conf_int", v)) for v in (1.0, "95 %", NAN)),
+    ("target", use("DPRidge", "conf_int", target="sample")),
     ("intervals=True", use("DPRidge", "conf_int")),
     ("users|in fit it contained", use(LRS, "predict", ROWS, users=WORDS)),
     ("users|user_feature|cross_val_score", use(LRS, "predict", ROWS)),

@@ -269,12 +269,24 @@ def test_row_weights_are_those_of_the_fit():
     np.testing.assert_allclose(np.diag(model.moment_)[:4], kept[:4], atol=0.05)
 
 
-@pytest.mark.parametrize("law", ["normal", "growing", "curved"])
-def test_public_signs_speak_against_coefficients_of_the_population(law):
+@pytest.mark.parametrize(
+    ("law", "message"),
+    [
+        ("normal", None),
+        ("growing", "mean square of feature 0"),
+        ("curved", "linearity"),
+    ],
+)
+def test_intervals_for_the_population_are_refused_by_public_signs(law, message):
     X, y, _ = draw(0, 60_000, law)
     model = DPRidge(epsilon=8.0, intervals=True, noise_seed=0).fit(X, y)
-    assert (model.kept_[0] < 0.9) == (law == "growing")
-    assert (model.linearity_pvalue_ < 0.05) == (law == "curved")
+    if message is None:
+        np.testing.assert_array_equal(
+            model.conf_int(target="population"), model.conf_int()
+        )
+    else:
+        with pytest.raises(ValueError, match=message):
+            model.conf_int(target="population")
 
 
 def test_intervals_are_refused_where_noise_hides_directions():
