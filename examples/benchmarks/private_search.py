@@ -120,6 +120,23 @@ class Pixel(Rows):
         return -float(np.mean(errors**2))
 
 
+# Equal costs of components and classifier, and that of epsilon = .3 beside 1.
+WITHOUT = {
+    "scaler": ["passthrough"],
+    "shares": [{"components": 0.5, "classifier": 0.5}],
+}
+
+
+def with_scaler(scaler):
+    """Return a part of a grid with a private scaler, at a small cost."""
+    costs = {"scaler": gaussian_mu(0.3, DELTA), "components": gaussian_mu(1.0, DELTA)}
+    squares = {name: mu**2 for name, mu in costs.items()}
+    squares["classifier"] = squares["components"]
+    total = sum(squares.values())
+    shares = {name: square / total for name, square in squares.items()}
+    return {"scaler": [scaler], "shares": [shares]}
+
+
 class Labels(Rows):
     """Classes of digits, by a pipeline whose steps are all private."""
 
@@ -144,8 +161,8 @@ class Labels(Rows):
         }
         scaler = DPStandardScaler(bounds=box, unseen="keep")
         self.grid = [
-            {"scaler": ["passthrough"], "components__bounds": [box], **shared},
-            {"scaler": [scaler], "components__bounds": [None], **shared},
+            {**WITHOUT, "components__bounds": [box], **shared},
+            {**with_scaler(scaler), "components__bounds": [None], **shared},
         ]
         self.first = {name: values[0] for name, values in self.grid[0].items()}
 
@@ -168,7 +185,7 @@ class Units(Labels):
             "classifier__optimizer__learning_rate": [0.1, 0.5],
         }
         scaler = DPStandardScaler(unseen="keep")
-        self.grid = [{"scaler": [step], **shared} for step in ("passthrough", scaler)]
+        self.grid = [{**WITHOUT, **shared}, {**with_scaler(scaler), **shared}]
         self.first = {name: values[0] for name, values in self.grid[0].items()}
 
 

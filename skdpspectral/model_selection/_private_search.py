@@ -58,6 +58,7 @@ from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.context import block_at_hand, without_accountant
 from ..accounting._ledger.planned_fits import (
     Composition,
+    FormChecked,
     composition_of,
     estimators_within,
     fitted_within,

@@ -29,7 +29,7 @@ from .._base.estimator import (
 )
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import is_known, passes_rows, report_after_charge
-from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, fit_progress
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, StrOptions, fit_progress
 from .._tables.columns import (
     UserRows,
     column_apart,
@@ -80,6 +80,7 @@ from ..mechanisms import (
     SampledGaussian,
     Unit,
     check_count,
+    check_real,
 )
 
 # Between the seeds of the steps of two fits.
@@ -96,6 +97,8 @@ _TRIAL_NOISE = 10.0
 
 # Weights of mu**2. A final model learns more numbers from the rows than a scaler does.
 _SCALER, _OTHER, _MODEL = 1.0, 2.0, 4.0
+# Shares that are written as decimals sum to 1 but for rounding.
+_CLOSE = 1e-9
 
 
 @documented
@@ -116,6 +119,10 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     epsilon : float or None, default=1.0
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
+    shares : "auto" or dict of str to float, default="auto"
+        Shares of :math:`\mu^2` of all private steps by name, which sum to 1. Nested
+        steps are named by paths, such as ``"columns__num"``. With "auto", scalers have
+        weight 1, other transformers 2, and classifiers and regressors 4.
     {accountant}
     {noise_seed}
     user_feature : int, str or None, default=None
@@ -142,9 +149,8 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     privacy unit of its steps: one row that is replaced, or one user who joins or
     leaves. Gaussian steps get :math:`\mu_i = \mu \sqrt{w_i}`, where :math:`\mu` is the
     value of one Gaussian mechanism with the whole budget and :math:`w_i` is the share
-    of the step: scalers have weight 1, other transformers 2, and classifiers and
-    regressors 4. Their composition is exact (:ref:`composition`). A step with
-    Poisson sampling, such as :class:`~skdpspectral.DPAdamClassifier`, uses the smallest
+    of the step. Their composition is exact (:ref:`composition`). A step with Poisson
+    sampling, such as :class:`~skdpspectral.DPAdamClassifier`, uses the smallest
     noise with which its composition with all other steps stays within the budget. A
     step whose release would differ from its charged plan raises an error before the
     release. A step that leaks according to :func:`~skdpspectral.audit.privacy_report`
@@ -189,6 +195,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "steps": "no_validation",
+        "shares": [StrOptions({"auto"}), dict],
         "user_feature": [Integral, str, None],
     }
 
@@ -198,6 +205,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         *,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
+        shares="auto",
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
         user_feature: int | str | None = None,
@@ -205,6 +213,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         self.steps = steps
         self.epsilon = epsilon
         self.delta = delta
+        self.shares = shares
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.user_feature = user_feature
@@ -249,7 +258,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         """Return the plan of the rows of users, without the column of ids."""
         self._check_parameters()
         _, steps = self._steps_of(self._unfitted(), _rows_of(X), users)
-        return StepBudgets(steps, *self._budget_of_fit(), users).plan
+        return StepBudgets(steps, *self._budget_of_fit(), self.shares, users).plan
 
     def _steps_of(
         self, pipeline: Pipeline, table: Rows, users: UserRows | None
@@ -333,7 +342,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
             # A fitted step that is fitted again is charged to the same ledger.
             for step, seed in zip(steps, self._seeds(), strict=False):
                 step.estimator.set_params(accountant=self.accountant, noise_seed=seed)
-            budgets = StepBudgets(steps, *self._budget_of_fit(), users)
+            budgets = StepBudgets(steps, *self._budget_of_fit(), self.shares, users)
             fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
             for before, step in pairwise(fitted):  # which may ask it for its units
                 if all(isinstance(part, PrivateEstimator) for part in (before, step)):
@@ -432,8 +441,8 @@ def make_private_pipeline(*steps, **parameters):
         Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
     **parameters : object
-        `epsilon`, `delta`, `accountant`, `noise_seed` and `user_feature`, as in
-        :class:`PrivatePipeline`.
+        `epsilon`, `delta`, `shares`, `accountant`, `noise_seed` and `user_feature`, as
+        in :class:`PrivatePipeline`.
 
     Returns
     -------
@@ -461,6 +470,25 @@ def _weight(estimator: Any) -> float:
     if get_tags(estimator).estimator_type in ("classifier", "regressor"):
         return _MODEL
     return _SCALER if isinstance(estimator, OneToOneFeatureMixin) else _OTHER
+
+
+def _weights(shares: Any, steps: dict[str, Any]) -> dict[str, float]:
+    """Return the public weight of mu**2 of each step that releases something."""
+    if shares == "auto":
+        return {path: _weight(step) for path, step in steps.items()}
+    if set(shares) != set(steps):
+        raise ValueError(
+            "shares must have one entry per private step, which are "
+            f"{', '.join(map(repr, steps))}, got {', '.join(map(repr, shares))}"
+        )
+    for path, share in shares.items():
+        if not 0.0 < check_real(f"shares[{path!r}]", share) <= 1.0:
+            raise ValueError(f"shares[{path!r}] must be in (0, 1], got {share}")
+    if abs(math.fsum(shares.values()) - 1.0) > _CLOSE:
+        raise ValueError(
+            f"shares must sum to 1, got {shares}: divide each by their sum"
+        )
+    return {path: float(shares[path]) for path in steps}
 
 
 def private_steps(steps: Iterable[Step], by_user: bool) -> list[Step]:
@@ -574,7 +602,7 @@ def _check_step(path: str, step: Any, by_user: bool) -> None:
         f": {kind} has a budget for each client; fit it outside of a private "
         "pipeline": hasattr(step, "client_feature"),
         f" has {', '.join(changed)}, but the pipeline has the budget: leave it at its "
-        "default": changed,
+        f"default, and pass the pipeline shares={{{path!r}: ...}}": changed,
         f": {kind} {step._why_no_users}": by_user
         and "users" not in inspect.signature(step.fit).parameters,
         " has an accountant: pass it to the pipeline, which is charged once for all "
@@ -628,7 +656,12 @@ class StepBudgets:
     """
 
     def __init__(
-        self, steps: list[Step], epsilon: float, delta: float, users: UserRows | None
+        self,
+        steps: list[Step],
+        epsilon: float,
+        delta: float,
+        shares: Any,
+        users: UserRows | None,
     ) -> None:
         self._epsilon, self._delta, self._users = epsilon, delta, users
         self._steps = {step.path: step for step in steps}
@@ -644,7 +677,8 @@ class StepBudgets:
         n_rows = steps[0].rows.shape[0] if self._relation[0] is Unit.ROW else None
         self.n_public = n_rows if users is None else len(users)  # who are replaced
         releases = {path: plan for path, plan in plans.items() if plan.mechanisms}
-        weights = {path: _weight(self._steps[path].estimator) for path in releases}
+        costing = {path: self._steps[path].estimator for path in releases}
+        weights = _weights(shares, costing) if costing else {}
         total = math.fsum(weights.values())
         self.weights = {path: weight / total for path, weight in weights.items()}
         mechanisms = self._planned(releases)

@@ -1,4 +1,4 @@
-"""The statement: what was promised, as one HTML page and as a record of JSON."""
+"""The statement: what was promised, as a page, a record and a registry entry."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral
@@ -210,6 +211,69 @@ def record_in(text: str) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
+# -- the registry of deployments, by its deployments-schema.yaml -----------------------
+
+
+def registry_entry(facts: Facts) -> str:
+    """Return the entry as JSON, which YAML contains; "TODO" where nobody has said."""
+    stated = defaultdict(lambda: "TODO", facts.stated)
+    said = {q: "\n".join(a) for q, a in for_the_person_responsible(facts)}
+    many = facts.kind in ("stream", "ledger")
+    private = {"epsilon": facts.epsilon, "delta": facts.delta}
+    deployment: dict[str, dict[str, Any]] = {
+        "basic": {
+            "name": _answers.title(facts),
+            "data_curators": [
+                {"data_curator_name": stated["curator"], "data_curator_type": "TODO"}
+            ],
+            "description": facts.stated.get("description", said["What was released?"]),
+            "intended_use": stated["intended_use"],
+            "data_product_type": "Machine learning model",
+            "data_product_region": "TODO",
+            # A date is required.
+            "publication_date": facts.stated.get("date", "1900-01-01"),
+        },
+        "dp_variant": {
+            "variant_name": "Approximate DP",
+            "unprotected_quantities": said["What is not protected?"],
+        },
+        "privacy_loss": {
+            "privacy_unit": facts.unit or "TODO",
+            "privacy_unit_details": said["Who is protected?"],
+            "privacy_parameters": private if facts.promised else "TODO",
+            "privacy_parameters_details": claim(facts),
+        },
+        "deployment_model": {
+            "model_name": "Federated" if facts.parties else "Central",
+            "trust_assumptions": said.get("Against whom?", "TODO"),
+            "release_type": "Many releases" if many else "One release",
+        },
+        "implementation": {
+            "preprocessing_and_hyperparameter_tuning": stated["tuning"],
+            "mechanisms": f"Kinds: {', '.join(facts.kinds) or 'none'}.",
+        },
+        "administrative": {
+            "status": "Draft",
+            "registry_authors": [stated["curator"]],
+            "tier": 1,
+        },
+    }
+    slug = (
+        re.sub(r"[^a-z0-9]+", "-", _answers.title(facts).lower()).strip("-") or "todo"
+    )
+    entry = {"url_slug": slug, "deployment": deployment}
+    text = json.dumps(_printable(entry), indent=1, ensure_ascii=False)
+    return re.sub(r": (\d+)e-", r": \1.0e-", text) + "\n"  # a text to YAML otherwise
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _printable(inside) for key, inside in value.items()}
+    if isinstance(value, list):
+        return list(map(_printable, value))
+    return printable(value) if isinstance(value, str) else value
+
+
 # -- the document ---------------------------------------------------------------------
 
 
@@ -242,6 +306,14 @@ class Statement:
         With a `path`, it is also written to this file; an existing file is replaced.
         """
         return _written(html_page(self._facts, self.to_json()), path)
+
+    def to_registry(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return an entry for OpenDP's registry of deployments, following its schema.
+
+        It is JSON, and therefore YAML. Missing information is marked by ``TODO``. With
+        a `path`, it is also written to this file; an existing file is replaced.
+        """
+        return _written(registry_entry(self._facts), path)
 
     def _repr_html_(self) -> str:
         return html_page(self._facts, self.to_json(), page=False)
@@ -311,7 +383,8 @@ def statement(
     Returns
     -------
     Statement
-        Has ``to_html`` and ``to_json``, and is displayed as a page in notebooks.
+        Has ``to_html``, ``to_json`` and ``to_registry``, and is displayed as a page in
+        notebooks.
 
     Raises
     ------
