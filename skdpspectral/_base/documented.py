@@ -297,11 +297,6 @@ n_samples : int
     Number of rows, public.
 n_features : int
     Number of features.
-[rows_of_steps]
-X : array-like or dataframe
-    Rows in a form that the first step accepts.
-y : array-like or None, default=None
-    Targets.
 [plan_of_rows]
 Parameters
 ----------

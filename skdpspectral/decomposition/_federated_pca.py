@@ -469,10 +469,6 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
         Number of components r, at most ``n_features`` and the rows of any client.
     {epsilon_of_clients}
     {delta_of_clients}
-    mechanism : "gaussian" or SpikedModel, default="gaussian"
-        How each client releases its components. "gaussian" adds noise to the second
-        moment. :class:`~skdpspectral.decomposition.SpikedModel` is only private under a
-        model.
     aggregation : {"projector", "matrix"}, default="projector"
         Content of the clients' messages. "projector": their components, p r numbers.
         "matrix": the full noisy second moment, or the noisy projector of a model, p (p
@@ -480,12 +476,6 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
         few rows or too much noise to estimate the components.
     {min_clients}
     {weights}
-    release : {"components", "covariance"} or ComponentCovariance, default="components"
-        "covariance" also releases the covariance within the components. Clients then
-        answer a second time, with 15 % of their :math:`\mu^2`, or half of it with a
-        model. Without a model, pass
-        :class:`~skdpspectral.decomposition.ComponentCovariance`, which sets
-        `projection_norm`.
     {client_feature}
     {bounds}
     {center}
@@ -499,6 +489,16 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
     {accountant}
         Each fit adds one entry per client.
     {noise_seed}
+    mechanism : "gaussian" or SpikedModel, default="gaussian"
+        How each client releases its components. "gaussian" adds noise to the second
+        moment. :class:`~skdpspectral.decomposition.SpikedModel` is only private under a
+        model.
+    release : {"components", "covariance"} or ComponentCovariance, default="components"
+        "covariance" also releases the covariance within the components. Clients then
+        answer a second time, with 15 % of their :math:`\mu^2`, or half of it with a
+        model. Without a model, pass
+        :class:`~skdpspectral.decomposition.ComponentCovariance`, which sets
+        `projection_norm`.
 
     Attributes
     ----------
@@ -632,16 +632,6 @@ class SparseDPPCA(FederatedEstimator):
     {epsilon_of_clients}
         This covers all rounds together.
     {delta_of_clients}
-    n_nonzero_features : int or None, default=None
-        Number of features that the components use jointly, at least `n_components`.
-        None keeps all features.
-    n_rounds : int, default=1
-        Number T of rounds after the start, which share the budget. One round is best
-        after a private start, and a few rounds after a public start.
-    init : "private" or array-like of shape (n_components, n_features)
-        Initial components. "private" computes them from a noisy second moment, which
-        takes the share of one round. An array contains public, linearly independent
-        rows, which are orthonormalized.
     aggregation : {"matrix", "projector"}, default="matrix"
         Content of the clients' messages for the private start. "matrix": the noisy
         second moment, p (p + 1) / 2 numbers, whose noise averages out over clients.
@@ -656,6 +646,16 @@ class SparseDPPCA(FederatedEstimator):
     {accountant}
         Each fit adds one entry per client.
     {noise_seed}
+    n_nonzero_features : int or None, default=None
+        Number of features that the components use jointly, at least `n_components`.
+        None keeps all features.
+    n_rounds : int, default=1
+        Number T of rounds after the start, which share the budget. One round is best
+        after a private start, and a few rounds after a public start.
+    init : "private" or array-like of shape (n_components, n_features)
+        Initial components. "private" computes them from a noisy second moment, which
+        takes the share of one round. An array contains public, linearly independent
+        rows, which are orthonormalized.
 
     Attributes
     ----------

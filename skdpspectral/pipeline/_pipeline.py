@@ -328,7 +328,10 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
         Parameters
         ----------
-        {rows_of_steps}
+        X : array-like or dataframe
+            Rows in a form that the first step accepts.
+        y : array-like or None, default=None
+            Targets.
 
         {outcome_of_fit}
         """
