@@ -24,9 +24,9 @@ _LISTS = (list, tuple)
 
 def column_names(X):
     """Return the column names of a dataframe; None for other types."""
-    columns = getattr(X, "column_names", None)  # pyarrow
-    if columns is None:
-        columns = getattr(X, "columns", None)
+    # Of the type: columns of pandas are attributes, too.
+    name = "column_names" if hasattr(type(X), "column_names") else "columns"  # pyarrow
+    columns = getattr(X, name, None)
     return None if columns is None else list(columns)
 
 

@@ -251,8 +251,8 @@ class Parquet:
 
 def parquet(X) -> Parquet | None:
     """Return a dataset of parquet files as a table; None for other types."""
-    is_file = hasattr(X, "iter_batches") and hasattr(X, "schema_arrow")
-    is_dataset = hasattr(X, "get_fragments") and hasattr(X, "count_rows")
+    is_file = hasattr(type(X), "iter_batches") and hasattr(type(X), "schema_arrow")
+    is_dataset = hasattr(type(X), "get_fragments") and hasattr(type(X), "count_rows")
     return Parquet(X) if is_file or is_dataset else None
 
 

@@ -84,6 +84,17 @@ def test_tables_of_any_library_become_the_same_vectors(form, tmp_path):
     np.testing.assert_array_equal(model.transform(made[form]()), expected)
 
 
+def test_columns_may_have_names_of_attributes():
+    """pandas has columns as attributes, which say nothing about the form of a table."""
+    names = ["column_names", "dtype", "iter_batches", "schema_arrow"]
+    accountant = PrivacyAccountant()
+    pca = DPPCA(noise_seed=0, accountant=accountant).fit(pd.DataFrame(X, columns=names))
+    assert list(pca.feature_names_in_) == names and len(accountant.ledger) == 1
+    np.testing.assert_array_equal(
+        pca.components_, DPPCA(noise_seed=0).fit(X).components_
+    )
+
+
 def test_texts_of_numpy_are_labels():
     labels = np.where(Y > 0, "p", "q")
     model = DPRidgeClassifier(classes=["p", "q"], noise_seed=0)
