@@ -89,7 +89,8 @@ def test_columns_may_have_names_of_attributes():
     names = ["column_names", "dtype", "iter_batches", "schema_arrow"]
     accountant = PrivacyAccountant()
     pca = DPPCA(noise_seed=0, accountant=accountant).fit(pd.DataFrame(X, columns=names))
-    assert list(pca.feature_names_in_) == names and len(accountant.ledger) == 1
+    assert list(pca.feature_names_in_) == names
+    assert len(accountant.ledger) == 1
     np.testing.assert_array_equal(
         pca.components_, DPPCA(noise_seed=0).fit(X).components_
     )
