@@ -12,10 +12,7 @@ from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting._ledger import store
-from skdpspectral.accounting._ledger.accountant import (
-    advance_stream,
-    open_stream,
-)
+from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
 from skdpspectral.statements._command import main
 
 pytestmark = needs_fork

@@ -21,24 +21,10 @@ from sklearn.utils._param_validation import make_constraint
 import skdpspectral
 from skdpspectral import PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._base import strategies
-from skdpspectral.covariance import (
-    BISR,
-    Exponential,
-    JointMoments,
-    Window,
-)
-from skdpspectral.decomposition import (
-    ComponentCovariance,
-    SpikedModel,
-)
-from skdpspectral.linear_model import (
-    Alternation,
-    PrivateRounds,
-    UserIntercept,
-)
-from skdpspectral.neural_network import (
-    Adam,
-)
+from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
+from skdpspectral.neural_network import Adam
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAN, INF = float("nan"), float("inf")

@@ -18,8 +18,7 @@ from skdpspectral.model_selection import PrivateSearchCV
 
 pytestmark = [
     pytest.mark.skipif(
-        not hasattr(PrivateSearchCV, "set_callbacks"),
-        reason="needs callbacks",
+        not hasattr(PrivateSearchCV, "set_callbacks"), reason="needs callbacks"
     ),
     pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
 ]

@@ -7,12 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from skdpspectral import JMECovariance, PrivacyAccountant
-from skdpspectral.covariance import (
-    BISR,
-    Exponential,
-    JointMoments,
-    Window,
-)
+from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
 
 N, D = 10, 3
 EXACT = {"epsilon": None, "min_eigenvalue": 1e-12, "clip_norm": 2.0}

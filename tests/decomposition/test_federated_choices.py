@@ -10,10 +10,7 @@ from skdpspectral.federation import FederationError, LocalClient, Rounds, Spectr
 
 NAMES = ["west", "east", "north"]
 NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
-COVARIANCE = {
-    "release": ComponentCovariance(1e3, noise_variance=1.0),
-    "center": "none",
-}
+COVARIANCE = {"release": ComponentCovariance(1e3, noise_variance=1.0), "center": "none"}
 
 
 @pytest.fixture(name="data")

@@ -25,10 +25,7 @@ from skdpspectral import (
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import (
-    ComponentCovariance,
-    SpikedModel,
-)
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
 from skdpspectral.decomposition import _federated_pca as clients_module
 from skdpspectral.federation import FederationError, LocalClient
 from skdpspectral.mechanisms import ParallelPlan, PrivacyPlan

@@ -10,11 +10,7 @@ from skdpspectral import DPPCA, PrivacyAccountant
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral.decomposition import SpikedPCA
 
-SETTINGS = [
-    {},
-    {"epsilon": 0.1},
-    {"signal_variance": 2.0, "noise_variance": 1.0},
-]
+SETTINGS = [{}, {"epsilon": 0.1}, {"signal_variance": 2.0, "noise_variance": 1.0}]
 
 
 def sparse_rows(n=3000, p=30, seed=0):

@@ -439,10 +439,7 @@ def test_messages_of_others_are_refused():
             SESSION, task.digest, 1, np.zeros((size + 1, 1))
         ),
         "beyond the bound": Request(
-            SESSION,
-            task.digest,
-            1,
-            np.append(np.full(size, 1e12), 1)[:, None],
+            SESSION, task.digest, 1, np.append(np.full(size, 1e12), 1)[:, None]
         ),
     }
     for said, request in after.items():

@@ -21,12 +21,7 @@ from federation_tools import make_task
 from skdpspectral import PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance
-from skdpspectral.federation import (
-    FederationError,
-    LocalClient,
-    Registration,
-    Rounds,
-)
+from skdpspectral.federation import FederationError, LocalClient, Registration, Rounds
 from skdpspectral.metrics import subspace_distance
 
 ROOT = Path(__file__).parents[2]

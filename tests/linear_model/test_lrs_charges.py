@@ -7,10 +7,7 @@ import pytest
 from lrs_tools import alike, scripted, table
 from test_lrs_privacy import SETTINGS
 
-from skdpspectral import (
-    LRSRegressor,
-    PrivacyAccountant,
-)
+from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
 from skdpspectral.linear_model import PrivateRounds, _kernels_lrs
 
@@ -92,12 +89,8 @@ def test_planned_sensitivities():
         **dict.fromkeys(votes, ROOT2),
     }
     assert sensitivities(
-        solver=PrivateRounds(1, init=np.eye(1, 4), curvature_clip_norm=1.0),
-        **replaced,
-    ) == {
-        "moments_1": 2.0,
-        **dict.fromkeys(votes, 1.0),
-    }
+        solver=PrivateRounds(1, init=np.eye(1, 4), curvature_clip_norm=1.0), **replaced
+    ) == {"moments_1": 2.0, **dict.fromkeys(votes, 1.0)}
 
 
 def test_replacement_takes_twice_the_noise_and_the_start_root_two():

@@ -45,11 +45,7 @@ SETTINGS = {
     },
     "threads": {"n_jobs": 2, "n_components": 2},
     "no sparse part": {"sparsity": 0},
-    "no ridges": {
-        "ridge_shared": 0.0,
-        "ridge_sparse": 0.0,
-        "n_components": 2,
-    },
+    "no ridges": {"ridge_shared": 0.0, "ridge_sparse": 0.0, "n_components": 2},
     "public scale": {"scale": [1.0, 10.0, 0.1, 3.0]},
     "levels": {"fit_intercept": UserIntercept(prior=2.0, ridge=3.0)},
     "all features": {
@@ -69,7 +65,7 @@ def regressor(name, **parameters):
             "solver": PrivateRounds(n_rounds=2),
             **SETTINGS[name],
             **parameters,
-        },
+        }
     )
 
 

@@ -14,9 +14,7 @@ from skdpspectral._release.noise import record_releases
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.pipeline import make_private_pipeline
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")]
 
 
 def table(n_samples, n_features, n_targets=1, seed=0, noise=0.5):

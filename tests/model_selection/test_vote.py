@@ -61,12 +61,7 @@ def kept(model, X, y=None):
 
 
 def search(estimator=None, space=SPACE, **parameters):
-    parameters = {
-        "epsilon": 20.0,
-        "n_blocks": 4,
-        "scoring": kept,
-        **parameters,
-    }
+    parameters = {"epsilon": 20.0, "n_blocks": 4, "scoring": kept, **parameters}
     return PrivateSearchCV(
         DPPCA(1) if estimator is None else estimator, space, **parameters
     )
@@ -288,15 +283,7 @@ UNSEEDED = make_private_pipeline(GaussianRandomProjection(3), DPPCA(1))
         (SHARED, kept),
         (UNSEEDED, kept),
     ],
-    ids=[
-        "plain",
-        "object",
-        "closure",
-        "draws",
-        "private",
-        "shared",
-        "unseeded",
-    ],
+    ids=["plain", "object", "closure", "draws", "private", "shared", "unseeded"],
 )
 def test_a_row_moves_the_votes_of_its_own_block(estimator, scoring, asked):
     space = SPACE if estimator is None else {"dppca__n_components": [1, 2, 3]}

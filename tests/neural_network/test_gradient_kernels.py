@@ -180,11 +180,7 @@ def test_what_is_made_of_an_example_has_the_same_bits_in_any_company():
                 weights[:] = parameters
                 with blas_threads(0), np.errstate(all="ignore"):
                     part = factors_of(layout, weights, rows, targets[chosen], loss)
-                    numbers = [
-                        *part.inputs,
-                        *part.errors,
-                        *part.squared_norms(),
-                    ]
+                    numbers = [*part.inputs, *part.errors, *part.squared_norms()]
                 for place, example in enumerate(chosen):
                     bits = [np.array(n[place]).tobytes() for n in numbers]
                     assert alone.setdefault(int(example), bits) == bits

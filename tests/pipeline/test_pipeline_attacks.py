@@ -14,11 +14,7 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    Normalizer,
-    PolynomialFeatures,
-)
+from sklearn.preprocessing import FunctionTransformer, Normalizer, PolynomialFeatures
 
 import skdpspectral
 from skdpspectral import (
@@ -260,10 +256,7 @@ def test_numpy_tells_of_no_value_in_a_branch(n_jobs):
 
 @pytest.mark.parametrize(
     ("step", "error"),
-    [
-        (Normalizer(), "ValueError"),
-        (PolynomialFeatures(2), "ValueError"),
-    ],
+    [(Normalizer(), "ValueError"), (PolynomialFeatures(2), "ValueError")],
 )
 @pytest.mark.parametrize("nested", [False, True])
 def test_errors_of_other_steps_quote_no_value(step, error, nested):

@@ -202,10 +202,7 @@ MISTAKES = {
         lambda: pipeline(*SCALED, epsilon=1e-30),
         r"epsilon=1e-30 is too small for 2 private steps.*increase it",
     ),
-    "a budget that is no number": (
-        lambda: pipeline(*SCALED, epsilon="1"),
-        r"epsilon",
-    ),
+    "a budget that is no number": (lambda: pipeline(*SCALED, epsilon="1"), r"epsilon"),
     "a budget of zero": (lambda: pipeline(*SCALED, epsilon=0.0), r"'epsilon'"),
     "two steps of one name": (
         lambda: PrivatePipeline([("a", DPPCA(2)), ("a", DPPCA(1))]),

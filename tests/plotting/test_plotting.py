@@ -45,12 +45,7 @@ def y(X):
 
 def from_estimator(estimator, X, *args, **kwargs):
     """Three epsilons, two folds, unless told otherwise."""
-    kwargs = {
-        "epsilons": EPSILONS,
-        "cv": 2,
-        "scoring": captured_variance,
-        **kwargs,
-    }
+    kwargs = {"epsilons": EPSILONS, "cv": 2, "scoring": captured_variance, **kwargs}
     return PrivacyUtilityDisplay.from_estimator(estimator, X, *args, **kwargs)
 
 
@@ -103,8 +98,7 @@ def test_without_a_baseline_there_is_the_line_alone():
 
 
 @pytest.mark.parametrize(
-    "epsilons",
-    [[], [0.0, 1.0], [np.inf, 1.0], [np.nan], [[1.0]], 1.0, [1.0, 2.0, 1.0]],
+    "epsilons", [[], [0.0, 1.0], [np.inf, 1.0], [np.nan], [[1.0]], 1.0, [1.0, 2.0, 1.0]]
 )
 def test_epsilons_out_of_range_are_refused(epsilons, X):
     with pytest.raises(ValueError, match="epsilons must be a sequence of distinct"):

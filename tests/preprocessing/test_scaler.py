@@ -320,11 +320,7 @@ def test_few_rows_are_warned_of_by_public_numbers():
 
 # -- plan and ledger -------------------------------------------------------------------
 
-SETTINGS = {
-    "both": {},
-    "no mean": {"with_mean": False},
-    "bounds": {"bounds": (-1, 1)},
-}
+SETTINGS = {"both": {}, "no mean": {"with_mean": False}, "bounds": {"bounds": (-1, 1)}}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -201,10 +201,7 @@ def test_the_container_of_the_catalog_makes_no_difference(container, kind, tmp_p
     ids = [kind(j) for j in (3, 1, 2)]
     X = np.array([[0, ids[0]], [0, ids[2]], [1, ids[1]]], dtype=object)
     model = DPItemEmbedding(
-        2,
-        items=CATALOGS[container](ids),
-        noise_seed=0,
-        rating_range=(1, 5),
+        2, items=CATALOGS[container](ids), noise_seed=0, rating_range=(1, 5)
     )
     model.fit(X, [5, 1, 2])
     wanted = DPItemEmbedding(2, items=ids, noise_seed=0, rating_range=(1, 5)).fit(

@@ -19,13 +19,7 @@ without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWa
 
 def model(**parameters):
     return DPItemEmbedding(
-        2,
-        **{
-            "items": CATALOG,
-            "noise_seed": 0,
-            "rating_range": (1, 5),
-            **parameters,
-        },
+        2, **{"items": CATALOG, "noise_seed": 0, "rating_range": (1, 5), **parameters}
     )
 
 

@@ -22,9 +22,7 @@ from ratings_privacy import (
 from skdpspectral import DPMatrixFactorization
 from skdpspectral.recommendation._kernels import STEP
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")]
 FEATURES = np.array([[1.0, 0], [0, 1], [1, 1], [0, 0], [0.5, 0]])
 RELEASES = ["offsets", "residuals", "factors"]
 OF_CLICKS = ["clicks", "pairs"]
@@ -291,10 +289,7 @@ MUTANTS = {
     "head by the exact number of users": (
         check_sums,
         MODEL,
-        (
-            "n_head = found.head_size(self.most_head)",
-            "n_head = 2 + rows.n_users % 3",
-        ),
+        ("n_head = found.head_size(self.most_head)", "n_head = 2 + rows.n_users % 3"),
     ),
     "head by the exact counts": (
         check_sums,

@@ -191,10 +191,7 @@ def test_predictions_of_rows_on_a_cluster_quote_nothing():
     with quiet():
         rated = DPMatrixFactorization(**HOW).fit(frame)
         frame = frame.map_partitions(fail, meta=RATINGS[:0])
-        calls = [
-            lambda: rated.predict(frame),
-            lambda: DPPCA(1).fit(X).transform(rows),
-        ]
+        calls = [lambda: rated.predict(frame), lambda: DPPCA(1).fit(X).transform(rows)]
     for call in calls:
         with quiet(), pytest.raises(ValueError, match=re.escape("(ValueError)")) as e:
             call()

@@ -341,10 +341,7 @@ def test_a_worker_that_dies_in_mid_fit(tmp_path):
     with quiet():
         wanted = DPPCA(center="none", noise_seed=SEED).fit(OWN)
         how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-        with (
-            dask.config.set(scheduler=None),
-            distributed.Client(processes=True, **how),
-        ):
+        with dask.config.set(scheduler=None), distributed.Client(processes=True, **how):
             # What a block is like is said: it is not to be tried in this process.
             known = {"dtype": float, "meta": np.empty((0, 0))}
             data = on_cluster(OWN).map_blocks(dying, marks=str(tmp_path), **known)

@@ -98,12 +98,7 @@ def test_statement_1_is_tight_to_first_order():
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("n", "p", "signal"),
-    [
-        (60, 6, (8.0,)),
-        (200, 40, (10.0, 10.0)),
-        (60, 90, (30.0,)),
-        (90, 3, (9.0, 4.0)),
-    ],
+    [(60, 6, (8.0,)), (200, 40, (10.0, 10.0)), (60, 90, (30.0,)), (90, 3, (9.0, 4.0))],
 )
 def test_statement_2_bounds_angles_and_gaps(n, p, signal):
     """At every level, of 1500 sets of rows: within five standard errors of 3 exp(-t).

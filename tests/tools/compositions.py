@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import (
-    BaggingRegressor,
-    StackingClassifier,
-    VotingRegressor,
-)
+from sklearn.ensemble import BaggingRegressor, StackingClassifier, VotingRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
@@ -56,11 +52,7 @@ TRANSFORMERS = [
     # Of so few rows it sees no number, and passes ids on.
     DPTableVectorizer(user_feature=0),
     DPItemEmbedding(
-        1,
-        user_feature=0,
-        item_feature=1,
-        items=range(5),
-        rating_range=(0, 6),
+        1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
     ),
     DPItemEmbedding(
         1,

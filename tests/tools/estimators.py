@@ -73,11 +73,7 @@ ENTRIES = {
         Entry(DPAdamRegressor(target_bounds=(-1, 1)), y=TARGETS),
         Entry(LRSRegressor(), ROWS, TARGETS, USERS, "user"),
         Entry(
-            LRSMLPRegressor(hidden_layer_sizes=2, **OWN),
-            ROWS,
-            TARGETS,
-            USERS,
-            "user",
+            LRSMLPRegressor(hidden_layer_sizes=2, **OWN), ROWS, TARGETS, USERS, "user"
         ),
         Entry(
             DPItemEmbedding(items=range(5), rating_range=(1, 5)),

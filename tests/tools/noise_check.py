@@ -210,10 +210,7 @@ WIDE = {
         (LRSRegressor(3, user_feature=0, solver=PrivateRounds(100)), *_users(5, 3, 3)),
     ],
     "LRSMLPRegressor": lambda: [
-        (
-            LRSMLPRegressor(2, user_feature=0, n_rounds=20),
-            *_users(5, 3, 40),
-        )
+        (LRSMLPRegressor(2, user_feature=0, n_rounds=20), *_users(5, 3, 40))
     ],
     "DPItemEmbedding": lambda: [
         (DPItemEmbedding(1, items=range(2500), **_PAIRS), *_rated(2500)),

@@ -1124,10 +1124,7 @@ def row_searches():
     return {
         "pca by votes": (
             PrivateSearchCV(
-                DPPCA(1),
-                {"center": ["none", "pairs"]},
-                scoring=captured,
-                **asked,
+                DPPCA(1), {"center": ["none", "pairs"]}, scoring=captured, **asked
             ),
             None,
         ),
@@ -1511,7 +1508,7 @@ OF_ARRAYS = {
         DPRidgeClassifier(classes=[0, 1], epsilon=200.0),
         DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0),
         DPRidgeClassifier(classes=[0, 1]),
-    ],
+    ]
 }
 
 

@@ -229,13 +229,7 @@ CASES |= {
         **_ONE,
         center="auto",
     ),
-    "pca-rank": _stages(
-        *_FAR[:2],
-        "",
-        16.0,
-        _ALONG_TWO,
-        n_components="auto",
-    ),
+    "pca-rank": _stages(*_FAR[:2], "", 16.0, _ALONG_TWO, n_components="auto"),
 }
 
 # Rows of the model but for one, which is as long along and across the first axis as the
