@@ -14,16 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
-from skdpspectral import (
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPRidge,
-    DPRidgeClassifier,
-    LRSMLPRegressor,
-    LRSRegressor,
-)
+import skdpspectral as sk
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import Adam
 
@@ -35,18 +26,20 @@ X = RNG.normal(size=(20, 3))
 RATINGS = np.column_stack([USERS, RNG.integers(6, size=20)])
 STARS = RNG.integers(1, 6, size=20)
 FEW_STEPS = {"n_rounds": 1, "n_local_steps": 1, "n_own_steps": 1}
-LRS_MLP = LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, **FEW_STEPS)
+LRS_MLP = sk.LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, **FEW_STEPS)
 LRS_MLP.fit(X, X[:, 0], users=USERS)
-LRS = LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)
-ITEMS = DPItemEmbedding(1, items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
+LRS = sk.LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)
+ITEMS = sk.DPItemEmbedding(1, items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
 IN_TURN = {"batch_size": 10, "n_epochs": 2, "optimizer": Adam(sampling="in-turn")}
 LABELS = (X[:, 0] > 0.0).astype(int)
-CLASSIFIER = DPAdamClassifier(classes=[0, 1], **IN_TURN).fit(X, LABELS)
-REGRESSOR = DPAdamRegressor(target_bounds=(-1, 1), **IN_TURN).fit(X, X[:, 0])
-RIDGE = DPRidge(epsilon=1e6, bounds=(-9, 9), intervals=True)
+CLASSIFIER = sk.DPAdamClassifier(classes=[0, 1], **IN_TURN).fit(X, LABELS)
+REGRESSOR = sk.DPAdamRegressor(target_bounds=(-1, 1), **IN_TURN).fit(X, X[:, 0])
+RIDGE = sk.DPRidge(epsilon=1e6, bounds=(-9, 9), intervals=True)
 RIDGE.fit(X, X[:, 0] + X[:, 1] ** 2)
-RIDGE_CLASSIFIER = DPRidgeClassifier(epsilon=1e6, classes=[0, 1]).fit(X, LABELS)
-FACTORS = DPMatrixFactorization(items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
+RIDGE_CLASSIFIER = sk.DPRidgeClassifier(epsilon=1e6, classes=[0, 1]).fit(X, LABELS)
+FACTORS = sk.DPMatrixFactorization(items=range(6), rating_range=(1, 5)).fit(
+    RATINGS, STARS
+)
 
 OF_BOTH = {
     "publish": lambda m: m.publish(),
@@ -164,8 +157,8 @@ WRONG = [
     np.array(None, dtype=object),
     np.datetime64("2020-01-01"),
     int,
-    LRSRegressor,
-    LRSRegressor(),
+    sk.LRSRegressor,
+    sk.LRSRegressor(),
     lambda: 0,
 ]
 PARAMETERS = [
