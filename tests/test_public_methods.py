@@ -49,29 +49,24 @@ OF_BOTH = {
     "tags": get_tags,
     "repr": repr,
 }
+OF_USERS = OF_BOTH | {
+    "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0], users=USERS),
+    "privacy_plan": lambda m: m.privacy_plan(3),
+    "plan_for": lambda m: m.plan_for(X),
+    "predict": lambda m: m.predict(X, users=USERS),
+    "score": lambda m: m.score(X, X[:, 0], users=USERS),
+    "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
+    "get_intercept": lambda m: m.get_intercept(1),
+}
 METHODS = {
-    LRS: OF_BOTH
+    LRS: OF_USERS
     | {
-        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0], users=USERS),
-        "privacy_plan": lambda m: m.privacy_plan(3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X, users=USERS),
-        "score": lambda m: m.score(X, X[:, 0], users=USERS),
-        "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
         "get_coef": lambda m: m.get_coef(1),
-        "get_intercept": lambda m: m.get_intercept(1),
     },
-    LRS_MLP: OF_BOTH
+    LRS_MLP: OF_USERS
     | {
-        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0], users=USERS),
-        "privacy_plan": lambda m: m.privacy_plan(3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X, users=USERS),
-        "score": lambda m: m.score(X, X[:, 0], users=USERS),
-        "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
         "get_network": lambda m: m.get_network(1),
         "get_prompt": lambda m: m.get_prompt(1),
-        "get_intercept": lambda m: m.get_intercept(1),
     },
     ITEMS: OF_BOTH
     | {

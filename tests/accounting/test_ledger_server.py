@@ -5,7 +5,7 @@ import pickle
 import time
 
 import pytest
-from ledger_server import LedgerServer
+from ledger_server import running_server
 from ledger_tools import DELTA, X, clean_context, entries, faults, fit_plan, needs_fork
 from release_tools import Release
 from sklearn.base import clone
@@ -194,11 +194,8 @@ def test_without_the_client_it_is_named(monkeypatch):
 @pytest.fixture
 def mortal():
     """Yield a server that may be killed."""
-    found = LedgerServer()
-    try:
-        yield found.start()
-    finally:
-        found.stop()
+    with running_server() as found:
+        yield found
 
 
 @pytest.mark.slow

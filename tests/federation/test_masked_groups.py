@@ -206,11 +206,15 @@ def test_halves_hold_words():
         assert not are_halves(np.append(halves, bad))
 
 
-def test_a_node_that_is_missing_ends_the_session():
+def answered():
     task = make_task()
     rounds, clients = GroupRounds(NAMES, task), make_clients(task)
     request = rounds.request()
-    answers = {name: c.respond(request) for name, c in clients.items()}
+    return rounds, {name: c.respond(request) for name, c in clients.items()}
+
+
+def test_a_node_that_is_missing_ends_the_session():
+    rounds, answers = answered()
     with (
         pytest.warns(UserWarning, match="'west' was rejected"),
         pytest.raises(FederationError, match="min_clients=4"),
@@ -220,10 +224,7 @@ def test_a_node_that_is_missing_ends_the_session():
 
 
 def test_answers_that_are_no_words_are_rejected():
-    task = make_task()
-    rounds, clients = GroupRounds(NAMES, task), make_clients(task)
-    request = rounds.request()
-    answers = {name: c.respond(request) for name, c in clients.items()}
+    rounds, answers = answered()
     wrong = answers["west"].values.copy()
     wrong[0] = -1.0
     answers["west"] = replace(answers["west"], values=wrong)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from containers import read_only
 from scipy import sparse
 from sklearn.base import clone
 
@@ -30,11 +31,6 @@ def expected_rows():
     unknown[:2] = fitted.item_embeddings_[:, :2].mean(axis=0)
     rows = np.vstack([fitted.item_embeddings_, unknown])[[0, 1, 0, 2, 3]]
     return np.column_stack([IDS[:, 0], rows])
-
-
-def read_only(X):
-    X.flags.writeable = False
-    return X
 
 
 pytestmark = [
