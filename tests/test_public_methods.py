@@ -58,11 +58,23 @@ OF_USERS = OF_BOTH | {
     "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
     "get_intercept": lambda m: m.get_intercept(1),
 }
+
+
+def of_rows(y, **more):
+    return OF_BOTH | {
+        "fit": lambda m: clone(m, safe=False).fit(X, y),
+        "privacy_plan": lambda m: m.privacy_plan(20, 3),
+        "plan_for": lambda m: m.plan_for(X),
+        "predict": lambda m: m.predict(X),
+        "score": lambda m: m.score(X, y),
+        **more,
+    }
+
+
+DECISION = {"decision_function": lambda m: m.decision_function(X)}
+EFFECTS = {"effects": lambda m: m.effects(X)}
 METHODS = {
-    LRS: OF_USERS
-    | {
-        "get_coef": lambda m: m.get_coef(1),
-    },
+    LRS: OF_USERS | {"get_coef": lambda m: m.get_coef(1)},
     LRS_MLP: OF_USERS
     | {
         "get_network": lambda m: m.get_network(1),
@@ -88,45 +100,15 @@ METHODS = {
         "recommend": lambda m: m.recommend([0, 1]),
         "personalize": lambda m: copy.copy(m).personalize(RATINGS, STARS),
     },
-    CLASSIFIER: OF_BOTH
-    | {
-        "fit": lambda m: clone(m, safe=False).fit(X, LABELS),
-        "privacy_plan": lambda m: m.privacy_plan(20, 3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X),
-        "predict_proba": lambda m: m.predict_proba(X),
-        "decision_function": lambda m: m.decision_function(X),
-        "score": lambda m: m.score(X, LABELS),
-    },
-    RIDGE: OF_BOTH
-    | {
-        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0]),
-        "privacy_plan": lambda m: m.privacy_plan(20, 3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X),
-        "score": lambda m: m.score(X, X[:, 0]),
-        "path": lambda m: m.path([0.0, 1.0]),
-        "conf_int": lambda m: m.conf_int(),
-        "effects": lambda m: m.effects(X),
-    },
-    RIDGE_CLASSIFIER: OF_BOTH
-    | {
-        "fit": lambda m: clone(m, safe=False).fit(X, LABELS),
-        "privacy_plan": lambda m: m.privacy_plan(20, 3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X),
-        "decision_function": lambda m: m.decision_function(X),
-        "score": lambda m: m.score(X, LABELS),
-        "effects": lambda m: m.effects(X),
-    },
-    REGRESSOR: OF_BOTH
-    | {
-        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0]),
-        "privacy_plan": lambda m: m.privacy_plan(20, 3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X),
-        "score": lambda m: m.score(X, X[:, 0]),
-    },
+    CLASSIFIER: of_rows(LABELS, predict_proba=lambda m: m.predict_proba(X), **DECISION),
+    RIDGE: of_rows(
+        X[:, 0],
+        path=lambda m: m.path([0.0, 1.0]),
+        conf_int=lambda m: m.conf_int(),
+        **EFFECTS,
+    ),
+    RIDGE_CLASSIFIER: of_rows(LABELS, **DECISION, **EFFECTS),
+    REGRESSOR: of_rows(X[:, 0]),
 }
 # Of files, of scikit-learn's requests, and of callbacks, which read no parameter.
 OTHER = {"save", "load", "set_callbacks"}

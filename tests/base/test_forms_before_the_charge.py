@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from compositions import CLASSIFIERS, ESTIMATORS, LABELS, REGRESSORS, X, Y
 from faults import faulty_rows, faulty_targets
+from ledger_tools import refused
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -164,13 +165,12 @@ def test_steps_that_read_no_dask_say_so_before_the_charge(way, estimator):
         (array.from_array(X, chunks=(40, X.shape[1])), array.from_array(Y, chunks=40)),
     ):
         with (
-            sk.PrivacyAccountant() as accountant,
-            pytest.raises(
-                (TypeError, ValueError), match=r"use X.compute\(\)|pass X.compute\(\)"
-            ),
+            refused(
+                r"use X.compute\(\)|pass X.compute\(\)", (TypeError, ValueError)
+            ) as accountant,
+            accountant,
         ):
             WAYS[way](estimator).fit(rows, y)
-        assert accountant.ledger == ()
 
 
 @pytest.mark.parametrize(
@@ -183,12 +183,8 @@ def test_a_search_takes_no_dask(estimator):
     )
     rows = array.from_array(X, chunks=(40, X.shape[1]))
     for given in (rows, frame.from_dask_array(rows)):
-        with (
-            sk.PrivacyAccountant() as accountant,
-            pytest.raises(TypeError, match=r"pass X.compute\(\)"),
-        ):
+        with refused(r"pass X.compute\(\)", TypeError) as accountant, accountant:
             searched(estimator).fit(given, targets_of(estimator))
-        assert accountant.ledger == ()
 
 
 @pytest.mark.parametrize("rows", [X.tolist(), [[*map(str, row)] for row in X]])
@@ -301,12 +297,8 @@ def test_steps_without_noise_get_numbers_and_pass_on_numbers(step, said):
 def test_labels_of_another_kind_than_the_classes(classes, y):
     model = sk.DPAdamClassifier(classes=classes, n_epochs=1)
     for one in (model, make_private_pipeline(sk.DPStandardScaler(), model)):
-        with (
-            sk.PrivacyAccountant() as accountant,
-            pytest.raises(ValueError, match="none of the classes"),
-        ):
+        with refused("none of the classes") as accountant, accountant:
             one.fit(X, y)
-        assert accountant.ledger == ()
 
 
 def test_text_of_numpy_has_labels_too():

@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
+from ledger_tools import refused
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_validate
@@ -209,12 +210,8 @@ def test_rows_of_two_clients_are_found_out(monkeypatch):
         "split",
         lambda rows, at: [np.append(b, 0) for b in split(rows, at)],
     )
-    with (
-        PrivacyAccountant() as accountant,
-        pytest.raises(RuntimeError, match="disjoint"),
-    ):
+    with refused("disjoint", RuntimeError) as accountant, accountant:
         FederatedDPPCA(1, center="none").fit(X, clients=CLIENTS)
-    assert len(accountant.ledger) == 0
 
 
 def test_the_plan_is_a_plan_of_the_dearest_client(tmp_path):

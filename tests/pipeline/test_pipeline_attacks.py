@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
+from ledger_tools import refused
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -358,10 +359,6 @@ def test_a_missing_integer_changes_no_other_row(dtype):
                 scoring=lambda *_: 0.0,
             ),
         ):
-            with (
-                PrivacyAccountant() as accountant,
-                pytest.raises(ValueError, match="convert them to float64 first"),
-            ):
+            with refused("convert them to float64 first") as accountant, accountant:
                 model.fit(rows)
-            assert accountant.ledger == ()
     make_private_pipeline(Normalizer(), DPPCA(1)).fit(rows.cast(pl.Float64))
