@@ -205,7 +205,6 @@ ESTIMATORS += [
     DPStandardScaler(with_mean=False, epsilon=10.0, bounds=(-10, 10)),
 ]
 
-
 # The parameter has not the name that scikit-learn's tools write seeds into.
 SEEDED = [clone(estimator).set_params(noise_seed=0) for estimator in ESTIMATORS]
 FIRST_OF_EACH = list({type(e): e for e in reversed(SEEDED)}.values())

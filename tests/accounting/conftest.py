@@ -5,7 +5,6 @@ import pytest
 
 @pytest.fixture(scope="module")
 def server():
-    """Yield a running server."""
     from ledger_server import running_server
 
     with running_server() as found:

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from forked_python import wait_for
+from forked_python import child_of, wait_for
 from ledger_tools import entries, fit_plan, ignore_fork_warning, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
@@ -14,18 +14,6 @@ from skdpspectral.accounting._ledger import store
 pytestmark = [needs_fork, ignore_fork_warning]
 PLAN = fit_plan(0.1)
 PATIENCE = 60.0
-
-
-def child_of(function):
-    """Fork; in the child, call and leave with 0, or with 1 after an error."""
-    child = os.fork()
-    if child == 0:
-        try:
-            function()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return child
 
 
 @pytest.mark.slow

@@ -129,7 +129,6 @@ def test_ledgers_of_earlier_releases_are_refused_untouched(server):
 
 
 def database_of(address):
-    """Return the name of the database at an address."""
     return address.rpartition("/")[2]
 
 

@@ -29,7 +29,6 @@ from skdpspectral.neural_network import Adam
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAN, INF = float("nan"), float("inf")
 
-
 # So small that no fit can be charged to it.
 BUDGET: list = []
 VALUES = [None, True, np.True_, "no such word", "1", b"1", 0, -1, 1.5, -0.5, NAN, INF]
@@ -45,10 +44,8 @@ OTHERWISE = {("PrivateRounds", "n_rounds")}
 OTHERWISE |= {("Adam", "noise_multiplier"), ("SpikedModel", "sensitivity_constant")}
 OTHERWISE |= {("SpikedPCA", name) for name in ("sensitivity_constant", "mean")}
 
-
 # Strategies: what takes them, and the parameter, beside others.
 SPIKED = partial(SpikedModel, signal_variance=2.0, noise_variance=1.0)
-
 
 STRATEGIES = [
     ("FederatedDPPCA", "mechanism", SPIKED),
@@ -67,7 +64,6 @@ STRATEGIES = [
 
 
 def strategy_class(make):
-    """Return the class of which a row makes strategies."""
     if isinstance(make, partial):
         return strategy_class(make.func)
     return make if isinstance(make, type) else type(make())

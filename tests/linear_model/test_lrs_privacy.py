@@ -1,8 +1,4 @@
-"""What a private regression of users may depend on: exact tests, with no noise at all.
-
-Releases are replaced by fixed numbers. Whatever else depends on a user then shows in
-the public attributes, in a warning, in the output, or in what was to be released.
-"""
+"""What a private regression of users may depend on, exactly: with no noise at all."""
 
 import copy
 import pickle

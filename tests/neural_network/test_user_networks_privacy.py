@@ -1,8 +1,4 @@
-"""What private networks of users may depend on: exact tests, with no noise at all.
-
-Releases are replaced by fixed numbers. Whatever else depends on a user then shows in
-the public attributes, in a warning, in the output, or in what was to be released.
-"""
+"""What private networks of users may depend on, exactly: with no noise at all."""
 
 import numpy as np
 import pytest

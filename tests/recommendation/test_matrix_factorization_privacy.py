@@ -27,7 +27,6 @@ FEATURES = np.array([[1.0, 0], [0, 1], [1, 1], [0, 0], [0.5, 0]])
 RELEASES = ["offsets", "residuals", "factors"]
 OF_CLICKS = ["clicks", "pairs"]
 
-
 # Ratings of one user, of items 0 to 4 of the catalog and of others.
 HOSTILE = HOSTILE | {
     "near the middle": [(j, 3.0 + (-1) ** j * 4e-16) for j in range(4)],
@@ -223,7 +222,6 @@ MODULES = (
     "recommendation._estimators",
 )
 
-
 ANSWERS = "recommendation._kernels"
 MODEL = "recommendation._item_models"
 MUTANTS = {
@@ -394,7 +392,6 @@ MUTANTS = {
         ),
     ),
 }
-
 
 test_a_planted_mistake_is_caught, test_an_unchanged_copy_passes = planted_mistakes(
     DPMatrixFactorization, MODULES, CHECKS, MUTANTS

@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:columns of X besides users:UserWarning"),
 ]
 
-
 # What is not among these counts as a leak.
 ENTERED = ("Pipeline", "FeatureUnion", "ColumnTransformer", "FrozenEstimator")
 

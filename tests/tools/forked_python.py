@@ -46,6 +46,36 @@ LIBRARIES = (
 )
 
 
+def child_of(function):
+    """Fork; in the child, call and leave with 0, or with 1 after an error."""
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
+def in_child(function):
+    """Return what a function raises, or says, in a forked child."""
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = function()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(sender, str(said)[:4000].encode())
+        os._exit(0)
+    os.close(sender)
+    with os.fdopen(receiver, "rb") as pipe:
+        said = pipe.read().decode()
+    os.waitpid(child, 0)
+    return said
+
+
 def wait_for(child, patience=60.0):
     """Return the exit code of a child, or None after having ended one that hangs."""
     end = time.monotonic() + patience

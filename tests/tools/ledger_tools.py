@@ -204,7 +204,6 @@ def open_at_once(path, barrier):
 
 
 def fit_once(accountant):
-    """Fit once, on the accountant's ledger."""
     DPPCA(1, accountant=accountant).fit(X)
 
 

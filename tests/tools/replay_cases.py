@@ -704,7 +704,6 @@ def fit_users(estimator, form, table):
 
 
 def user_cases(rng, estimator, form, n_tables=1):
-    """Yield cases of a regressor of users."""
     relation = getattr(estimator, "neighbors", None)
     relation = relation or getattr(estimator.solver, "neighbors", None)
     replaced = relation == "replace-one"
@@ -816,7 +815,6 @@ def fit_ratings(estimator, form, table):
 
 
 def rating_cases(rng, estimator, form, n_tables=1):
-    """Yield cases of an estimator of ratings."""
     if estimator.items is None or (
         estimator.item_features is not None and len(estimator.item_features) != ITEMS
     ):
@@ -939,12 +937,10 @@ def score_rows(name, form, table):
 
 @functools.cache
 def public_models_once():
-    """Return the public models, fitted once."""
     return public_models()
 
 
 def scorer_cases(rng, form, n_tables=1):
-    """Yield cases of private scores of rows."""
     for name, number in itertools.product(ROW_SCORERS, range(n_tables)):
         kind = ROW_SCORERS[name][1]
         labels = [0, 1] if kind == "classes" else None
@@ -987,7 +983,6 @@ def score_users(name, form, table):
 
 
 def user_scorer_cases(rng, form):
-    """Yield cases of private scores of users."""
     for name in USER_SCORERS:
         users, found, invalid = tables_of_users(rng, form, False)
         extremes = {k: (r, [v * 1e3 for v in y]) for k, (r, y) in users.items()}
@@ -1136,7 +1131,6 @@ def row_searches():
 
 
 def search_cases(rng, form, names=None):
-    """Yield cases of searches over rows."""
     searches = row_searches()
     for name, (search, labels) in searches.items():
         if name not in (names or searches) or (form != "array" and "unknown" in name):
@@ -1198,7 +1192,6 @@ USER_SEARCHES = ("regressor by votes", "factors by votes")
 
 
 def user_search_cases(rng, form, kinds=USER_SEARCHES):
-    """Yield cases of searches over users."""
     for kind in kinds:
         if kind.startswith("regressor"):
             users, found, invalid = tables_of_users(rng, form, False)
@@ -1542,7 +1535,6 @@ def cases_of_form(kind, form):
 
 
 def cases_of_streams(estimators):
-    """Yield cases of streams in batches."""
     for number, estimator in enumerate(settings(estimators, sk.JMECovariance)):
         if estimator.horizon is None:
             estimator.set_params(horizon=30)

@@ -1,4 +1,8 @@
-"""Users of every kind, and everything that a fit on their rows lets out."""
+"""Users of every kind, and everything that a fit on their rows lets out.
+
+Releases are replaced by fixed numbers. Whatever else depends on a user then shows in
+the public attributes, in a warning, in the output, or in what was to be released.
+"""
 
 import contextlib
 import functools
