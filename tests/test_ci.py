@@ -1,13 +1,13 @@
 """The tools of .ci, and what a package must hold to be used with types."""
 
 import importlib.resources
-import importlib.util
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import test_architecture as architecture
+from benchmark_scripts import load
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ROOT / ".ci"
@@ -15,16 +15,9 @@ ROOMS = {"mechanisms", "accounting", "audit"}
 INSIDE = ("skdpspectral", "audit")
 
 
-def tool(name):
-    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def house():
-    return tool("house")
+    return load(TOOLS / "house.py")
 
 
 @pytest.mark.parametrize(
@@ -73,13 +66,13 @@ SOURCES = ["skdpspectral/datasets.py", "doc/data.rst", "metadata.py", "py.typed"
 
 
 def test_data_are_refused():
-    complaint = tool("check_files").complaint
+    complaint = load(TOOLS / "check_files.py").complaint
     assert all(complaint(name) for name in DATA)
     assert not any(complaint(name) for name in SOURCES)
 
 
 def test_large_files_are_refused(tmp_path):
-    check = tool("check_files")
+    check = load(TOOLS / "check_files.py")
     small, large = tmp_path / "small.py", tmp_path / "large.py"
     small.write_bytes(bytes(check.LARGEST))
     large.write_bytes(bytes(check.LARGEST + 1))

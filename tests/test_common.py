@@ -34,21 +34,11 @@ from skdpspectral import (
     SparseDPPCA,
     SpikedPCA,
 )
-from skdpspectral.covariance import (
-    BISR,
-    Exponential,
-    JointMoments,
-    Window,
-)
-from skdpspectral.decomposition import (
-    ComponentCovariance,
-    SpikedModel,
-)
+from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
 from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
 from skdpspectral.mechanisms import ParallelPlan
-from skdpspectral.neural_network import (
-    Adam,
-)
+from skdpspectral.neural_network import Adam
 
 mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
@@ -98,12 +88,7 @@ ESTIMATORS = [
     DPAdamClassifier(),
     DPAdamClassifier(epsilon=None),
     DPAdamClassifier(4, optimizer=Adam(moments="pp-debiased"), n_epochs=3),
-    DPAdamClassifier(
-        (3, 4),
-        optimizer=Adam(moments="jme"),
-        batch_size=8,
-        n_epochs=2,
-    ),
+    DPAdamClassifier((3, 4), optimizer=Adam(moments="jme"), batch_size=8, n_epochs=2),
     DPAdamClassifier(optimizer=Adam(sampling="in-turn", moments="jme"), n_epochs=1),
     DPAdamClassifier(optimizer=Adam(neighbors="zero-out-one"), batch_size=4),
     DPAdamClassifier(
@@ -219,7 +204,6 @@ ESTIMATORS += [
     DPStandardScaler(with_mean=False),
     DPStandardScaler(with_mean=False, epsilon=10.0, bounds=(-10, 10)),
 ]
-
 
 # The parameter has not the name that scikit-learn's tools write seeds into.
 SEEDED = [clone(estimator).set_params(noise_seed=0) for estimator in ESTIMATORS]

@@ -1,11 +1,11 @@
 """Code on pages is run by the documentation's builder; tables are those of scripts."""
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
 
 import pytest
+from benchmark_scripts import load
 
 DOC = Path(__file__).parents[1] / "doc"
 PAGES = sorted([*DOC.glob("user_guide/*.rst"), *DOC.glob("theory/*.rst")])
@@ -17,13 +17,6 @@ GUIDES = [
 ]
 EXAMPLES = sorted((DOC.parent / "examples").glob("plot_*.py"))
 TABLES = sorted(path for path in (DOC / "tables").glob("*.py") if path.stem != "run")
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

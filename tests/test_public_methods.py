@@ -14,16 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
-from skdpspectral import (
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPRidge,
-    DPRidgeClassifier,
-    LRSMLPRegressor,
-    LRSRegressor,
-)
+import skdpspectral as sk
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import Adam
 
@@ -35,18 +26,20 @@ X = RNG.normal(size=(20, 3))
 RATINGS = np.column_stack([USERS, RNG.integers(6, size=20)])
 STARS = RNG.integers(1, 6, size=20)
 FEW_STEPS = {"n_rounds": 1, "n_local_steps": 1, "n_own_steps": 1}
-LRS_MLP = LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, **FEW_STEPS)
+LRS_MLP = sk.LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, **FEW_STEPS)
 LRS_MLP.fit(X, X[:, 0], users=USERS)
-LRS = LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)
-ITEMS = DPItemEmbedding(1, items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
+LRS = sk.LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)
+ITEMS = sk.DPItemEmbedding(1, items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
 IN_TURN = {"batch_size": 10, "n_epochs": 2, "optimizer": Adam(sampling="in-turn")}
 LABELS = (X[:, 0] > 0.0).astype(int)
-CLASSIFIER = DPAdamClassifier(classes=[0, 1], **IN_TURN).fit(X, LABELS)
-REGRESSOR = DPAdamRegressor(target_bounds=(-1, 1), **IN_TURN).fit(X, X[:, 0])
-RIDGE = DPRidge(epsilon=1e6, bounds=(-9, 9), intervals=True)
+CLASSIFIER = sk.DPAdamClassifier(classes=[0, 1], **IN_TURN).fit(X, LABELS)
+REGRESSOR = sk.DPAdamRegressor(target_bounds=(-1, 1), **IN_TURN).fit(X, X[:, 0])
+RIDGE = sk.DPRidge(epsilon=1e6, bounds=(-9, 9), intervals=True)
 RIDGE.fit(X, X[:, 0] + X[:, 1] ** 2)
-RIDGE_CLASSIFIER = DPRidgeClassifier(epsilon=1e6, classes=[0, 1]).fit(X, LABELS)
-FACTORS = DPMatrixFactorization(items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
+RIDGE_CLASSIFIER = sk.DPRidgeClassifier(epsilon=1e6, classes=[0, 1]).fit(X, LABELS)
+FACTORS = sk.DPMatrixFactorization(items=range(6), rating_range=(1, 5)).fit(
+    RATINGS, STARS
+)
 
 OF_BOTH = {
     "publish": lambda m: m.publish(),
@@ -56,29 +49,36 @@ OF_BOTH = {
     "tags": get_tags,
     "repr": repr,
 }
+OF_USERS = OF_BOTH | {
+    "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0], users=USERS),
+    "privacy_plan": lambda m: m.privacy_plan(3),
+    "plan_for": lambda m: m.plan_for(X),
+    "predict": lambda m: m.predict(X, users=USERS),
+    "score": lambda m: m.score(X, X[:, 0], users=USERS),
+    "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
+    "get_intercept": lambda m: m.get_intercept(1),
+}
+
+
+def of_rows(y, **more):
+    return OF_BOTH | {
+        "fit": lambda m: clone(m, safe=False).fit(X, y),
+        "privacy_plan": lambda m: m.privacy_plan(20, 3),
+        "plan_for": lambda m: m.plan_for(X),
+        "predict": lambda m: m.predict(X),
+        "score": lambda m: m.score(X, y),
+        **more,
+    }
+
+
+DECISION = {"decision_function": lambda m: m.decision_function(X)}
+EFFECTS = {"effects": lambda m: m.effects(X)}
 METHODS = {
-    LRS: OF_BOTH
+    LRS: OF_USERS | {"get_coef": lambda m: m.get_coef(1)},
+    LRS_MLP: OF_USERS
     | {
-        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0], users=USERS),
-        "privacy_plan": lambda m: m.privacy_plan(3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X, users=USERS),
-        "score": lambda m: m.score(X, X[:, 0], users=USERS),
-        "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
-        "get_coef": lambda m: m.get_coef(1),
-        "get_intercept": lambda m: m.get_intercept(1),
-    },
-    LRS_MLP: OF_BOTH
-    | {
-        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0], users=USERS),
-        "privacy_plan": lambda m: m.privacy_plan(3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X, users=USERS),
-        "score": lambda m: m.score(X, X[:, 0], users=USERS),
-        "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
         "get_network": lambda m: m.get_network(1),
         "get_prompt": lambda m: m.get_prompt(1),
-        "get_intercept": lambda m: m.get_intercept(1),
     },
     ITEMS: OF_BOTH
     | {
@@ -100,45 +100,15 @@ METHODS = {
         "recommend": lambda m: m.recommend([0, 1]),
         "personalize": lambda m: copy.copy(m).personalize(RATINGS, STARS),
     },
-    CLASSIFIER: OF_BOTH
-    | {
-        "fit": lambda m: clone(m, safe=False).fit(X, LABELS),
-        "privacy_plan": lambda m: m.privacy_plan(20, 3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X),
-        "predict_proba": lambda m: m.predict_proba(X),
-        "decision_function": lambda m: m.decision_function(X),
-        "score": lambda m: m.score(X, LABELS),
-    },
-    RIDGE: OF_BOTH
-    | {
-        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0]),
-        "privacy_plan": lambda m: m.privacy_plan(20, 3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X),
-        "score": lambda m: m.score(X, X[:, 0]),
-        "path": lambda m: m.path([0.0, 1.0]),
-        "conf_int": lambda m: m.conf_int(),
-        "effects": lambda m: m.effects(X),
-    },
-    RIDGE_CLASSIFIER: OF_BOTH
-    | {
-        "fit": lambda m: clone(m, safe=False).fit(X, LABELS),
-        "privacy_plan": lambda m: m.privacy_plan(20, 3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X),
-        "decision_function": lambda m: m.decision_function(X),
-        "score": lambda m: m.score(X, LABELS),
-        "effects": lambda m: m.effects(X),
-    },
-    REGRESSOR: OF_BOTH
-    | {
-        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0]),
-        "privacy_plan": lambda m: m.privacy_plan(20, 3),
-        "plan_for": lambda m: m.plan_for(X),
-        "predict": lambda m: m.predict(X),
-        "score": lambda m: m.score(X, X[:, 0]),
-    },
+    CLASSIFIER: of_rows(LABELS, predict_proba=lambda m: m.predict_proba(X), **DECISION),
+    RIDGE: of_rows(
+        X[:, 0],
+        path=lambda m: m.path([0.0, 1.0]),
+        conf_int=lambda m: m.conf_int(),
+        **EFFECTS,
+    ),
+    RIDGE_CLASSIFIER: of_rows(LABELS, **DECISION, **EFFECTS),
+    REGRESSOR: of_rows(X[:, 0]),
 }
 # Of files, of scikit-learn's requests, and of callbacks, which read no parameter.
 OTHER = {"save", "load", "set_callbacks"}
@@ -164,8 +134,8 @@ WRONG = [
     np.array(None, dtype=object),
     np.datetime64("2020-01-01"),
     int,
-    LRSRegressor,
-    LRSRegressor(),
+    sk.LRSRegressor,
+    sk.LRSRegressor(),
     lambda: 0,
 ]
 PARAMETERS = [

@@ -5,11 +5,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def server():
-    """Yield a running server."""
-    from ledger_server import LedgerServer
+    from ledger_server import running_server
 
-    found = LedgerServer()
-    try:
-        yield found.start()
-    finally:
-        found.stop()
+    with running_server() as found:
+        yield found

@@ -8,12 +8,7 @@ import pytest
 from ledger_tools import DELTA, entries, fit_plan, plan_with_mu
 
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import (
-    Spent,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-)
+from skdpspectral.accounting import Spent, gaussian_delta, gaussian_epsilon, gaussian_mu
 from skdpspectral.mechanisms import ParallelPlan
 
 MU = gaussian_mu(1.0, DELTA)

@@ -2,13 +2,13 @@
 
 import asyncio
 import contextvars
-import os
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import pytest
+from forked_python import child_of, wait_for
 from ledger_tools import (
     DELTA,
     X,
@@ -234,18 +234,15 @@ def test_an_estimator_belongs_to_the_block_that_it_was_made_or_cloned_in():
 @ignore_fork_warning
 def test_a_forked_child_is_in_the_block_of_its_parent():
     mine, other = PrivacyAccountant(), PrivacyAccountant()
+
+    def fit_in_both():
+        fit()
+        in_thread(DPPCA(1).fit, X)
+        with other:
+            fit()
+
     with mine:
-        child = os.fork()
-        if child == 0:
-            try:
-                fit()
-                in_thread(DPPCA(1).fit, X)
-                with other:
-                    fit()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert wait_for(child_of(fit_in_both)) == 0
     assert counts(mine, other) == [2, 1]
 
 

@@ -1,11 +1,11 @@
 """Forks beside a charge: what is acknowledged is written, and nobody hangs."""
 
 import os
-import signal
 import threading
 import time
 
 import pytest
+from forked_python import child_of, wait_for
 from ledger_tools import entries, fit_plan, ignore_fork_warning, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
@@ -14,31 +14,6 @@ from skdpspectral.accounting._ledger import store
 pytestmark = [needs_fork, ignore_fork_warning]
 PLAN = fit_plan(0.1)
 PATIENCE = 60.0
-
-
-def child_of(function):
-    """Fork; in the child, call and leave with 0, or with 1 after an error."""
-    child = os.fork()
-    if child == 0:
-        try:
-            function()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return child
-
-
-def ended_well(child):
-    """Wait for a child, kill it if it hangs; whether its function returned."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status == 0
-        time.sleep(0.001)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    pytest.fail("a child hangs")
 
 
 @pytest.mark.slow
@@ -64,7 +39,7 @@ def test_forks_while_threads_charge(repetition):
         for accountant in [one, other] * 3:
             time.sleep(0.002)
             children.append(child_of(lambda a=accountant: a.charge(PLAN)))
-        assert list(map(ended_well, children)) == [True] * 6
+        assert list(map(wait_for, children)) == [0] * 6
     finally:
         stop.set()
         for thread in threads:
@@ -98,7 +73,7 @@ def test_a_child_of_the_charging_thread_itself_is_refused(monkeypatch):
         os._exit(0)
     except BaseException:
         os._exit(1)
-    assert ended_well(children[0])
+    assert wait_for(children[0]) == 0
     first, second = os.read(receiver, 1000).decode().split("\n")
     assert "forked in the middle of a charge" in first
     assert second == first

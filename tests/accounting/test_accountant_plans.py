@@ -19,11 +19,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
 
-from skdpspectral import (
-    DPPCA,
-    PrivacyAccountant,
-    PrivacyBudgetError,
-)
+from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._ledger.report import floored
 

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from forked_python import in_child
 from ledger_tools import fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
@@ -39,23 +40,14 @@ def test_a_file_of_another_device_than_its_folder_is_refused(path, monkeypatch):
 
 def as_nobody(function, *arguments):
     """Return what a child prints that has no rights."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            text = function(*arguments)
-        except BaseException as error:
-            text = f"{type(error).__name__}: {error}"
-        os.write(writer, text.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as said:
-        text = said.read()
-    os.waitpid(child, 0)
-    return text
+
+    def without_rights():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        return function(*arguments)
+
+    return in_child(without_rights)
 
 
 def read_and_spend(path):

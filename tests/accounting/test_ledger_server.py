@@ -5,17 +5,14 @@ import pickle
 import time
 
 import pytest
-from ledger_server import LedgerServer
+from ledger_server import running_server
 from ledger_tools import DELTA, X, clean_context, entries, faults, fit_plan, needs_fork
 from release_tools import Release
 from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting._ledger import store
-from skdpspectral.accounting._ledger.accountant import (
-    advance_stream,
-    open_stream,
-)
+from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
 from skdpspectral.statements._command import main
 
 pytestmark = needs_fork
@@ -132,7 +129,6 @@ def test_ledgers_of_earlier_releases_are_refused_untouched(server):
 
 
 def database_of(address):
-    """Return the name of the database at an address."""
     return address.rpartition("/")[2]
 
 
@@ -197,11 +193,8 @@ def test_without_the_client_it_is_named(monkeypatch):
 @pytest.fixture
 def mortal():
     """Yield a server that may be killed."""
-    found = LedgerServer()
-    try:
-        yield found.start()
-    finally:
-        found.stop()
+    with running_server() as found:
+        yield found
 
 
 @pytest.mark.slow

@@ -4,9 +4,7 @@ import pytest
 from ledger_server import ledgers_on
 from ledger_tools import needs_fork
 from test_accountant_composition import *  # noqa: F403
-from test_accountant_crashes import (
-    test_kills_at_random_moments_leave_a_valid_ledger,  # noqa: F401
-)
+from test_accountant_crashes import test_kills_at_random_moments_leave_a_valid_ledger  # noqa: F401
 from test_accountant_fits import *  # noqa: F403
 from test_accountant_forks import *  # noqa: F403
 from test_accountant_processes import (

@@ -5,11 +5,7 @@ import pytest
 from sklearn.base import clone
 from worst_cases import CASES, plays
 
-from skdpspectral import (
-    DPPCA,
-    PrivacyAccountant,
-    PrivacyBudgetError,
-)
+from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.audit import Canaries, audit_in_few_fits, pairs_of_features
 

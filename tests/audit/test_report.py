@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from joblib import Memory
+from ledger_tools import refused
 from sklearn import model_selection
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer, make_column_selector
@@ -31,7 +32,6 @@ from skdpspectral import (
     DPTableVectorizer,
     FederatedDPPCA,
     LRSRegressor,
-    PrivacyAccountant,
 )
 from skdpspectral._base import privacy_report as rules
 from skdpspectral._base.estimator import PrivateEstimator
@@ -447,9 +447,8 @@ def test_candidates_that_leak_are_refused_before_the_charge():
     ):
         searching = search(space, epsilon=20.0)
         assert privacy_report(searching).private
-        with PrivacyAccountant() as accountant, pytest.raises((TypeError, ValueError)):
+        with refused(None, (TypeError, ValueError)) as accountant, accountant:
             searching.fit(X)
-        assert accountant.ledger == ()
 
 
 def test_a_private_search_is_reported_with_its_steps():

@@ -12,46 +12,36 @@ from coupled_users import coupled, replaced
 from replay import Case, Closest, compare, leaving
 from sklearn.base import clone
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPCovariance,
-    DPRidge,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    SparseDPPCA,
-)
+import skdpspectral as sk
 from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import make_private_pipeline
 
 N, P = 12, 3
 IN_TURN = Adam(sampling="in-turn")
 MODELS = {
-    "pairs": DPPCA(1, center="pairs", epsilon=8.0),
-    "rows": DPPCA(1, center="none", epsilon=8.0),
-    "ranks": DPPCA(1, scale="ranks", epsilon=8.0),
-    "covariance": DPCovariance(epsilon=8.0),
-    "scaler": DPStandardScaler(epsilon=8.0),
-    "bounds": DPStandardScaler(bounds=(-3, 3), epsilon=8.0),
-    "ridge": DPRidge(epsilon=8.0),
-    "ridge in bounds": DPRidge(bounds=(-3, 3), target_bounds=(-3, 3), epsilon=8.0),
-    "classifier": DPRidgeClassifier(classes=[False, True], epsilon=8.0),
-    "vectorizer": DPTableVectorizer(epsilon=8.0),
-    "rounds": SparseDPPCA(1, n_rounds=2, epsilon=8.0),
-    "adam": DPAdamRegressor(
+    "pairs": sk.DPPCA(1, center="pairs", epsilon=8.0),
+    "rows": sk.DPPCA(1, center="none", epsilon=8.0),
+    "ranks": sk.DPPCA(1, scale="ranks", epsilon=8.0),
+    "covariance": sk.DPCovariance(epsilon=8.0),
+    "scaler": sk.DPStandardScaler(epsilon=8.0),
+    "bounds": sk.DPStandardScaler(bounds=(-3, 3), epsilon=8.0),
+    "ridge": sk.DPRidge(epsilon=8.0),
+    "ridge in bounds": sk.DPRidge(bounds=(-3, 3), target_bounds=(-3, 3), epsilon=8.0),
+    "classifier": sk.DPRidgeClassifier(classes=[False, True], epsilon=8.0),
+    "vectorizer": sk.DPTableVectorizer(epsilon=8.0),
+    "rounds": sk.SparseDPPCA(1, n_rounds=2, epsilon=8.0),
+    "adam": sk.DPAdamRegressor(
         target_bounds=(-3, 3), batch_size=4, n_epochs=2, optimizer=IN_TURN
     ),
-    "sampled adam": DPAdamClassifier(
+    "sampled adam": sk.DPAdamClassifier(
         classes=[False, True], batch_size=4, n_epochs=2, hidden_layer_sizes=2
     ),
 }
 MODELS["pipeline"] = make_private_pipeline(
-    DPStandardScaler(), DPRidge(), epsilon=8.0, user_feature=0
+    sk.DPStandardScaler(), sk.DPRidge(), epsilon=8.0, user_feature=0
 )
 MODELS["network behind a scaler"] = make_private_pipeline(
-    DPStandardScaler(), MODELS["adam"], epsilon=8.0, user_feature=0
+    sk.DPStandardScaler(), MODELS["adam"], epsilon=8.0, user_feature=0
 )
 # What the stranger has: rows, and the size of their numbers.
 STRANGERS = {

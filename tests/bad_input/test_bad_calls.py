@@ -17,20 +17,9 @@ from skdpspectral.accounting import (
     gaussian_epsilon,
     gaussian_mu,
 )
-from skdpspectral.covariance import (
-    BISR,
-    Exponential,
-    JointMoments,
-    Window,
-)
-from skdpspectral.decomposition import (
-    ComponentCovariance,
-    SpikedModel,
-)
-from skdpspectral.linear_model import (
-    Alternation,
-    PrivateRounds,
-)
+from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.linear_model import Alternation, PrivateRounds
 from skdpspectral.metrics import captured_variance, subspace_distance
 from skdpspectral.neural_network import Adam, JMEAdam
 

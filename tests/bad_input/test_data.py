@@ -121,7 +121,6 @@ WRONG_IDS = {
     "beyond 2**53": (np.full(60, 2.0**53), "not exact"),
 }
 
-
 # Forms that mean something to these.
 RATINGS = ("DPItemEmbedding", "DPMatrixFactorization")
 MEANS = {"DPTableVectorizer": "text bytes dates durations frame polars NaN infinity"}

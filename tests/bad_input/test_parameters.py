@@ -21,28 +21,13 @@ from sklearn.utils._param_validation import make_constraint
 import skdpspectral
 from skdpspectral import PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._base import strategies
-from skdpspectral.covariance import (
-    BISR,
-    Exponential,
-    JointMoments,
-    Window,
-)
-from skdpspectral.decomposition import (
-    ComponentCovariance,
-    SpikedModel,
-)
-from skdpspectral.linear_model import (
-    Alternation,
-    PrivateRounds,
-    UserIntercept,
-)
-from skdpspectral.neural_network import (
-    Adam,
-)
+from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
+from skdpspectral.neural_network import Adam
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAN, INF = float("nan"), float("inf")
-
 
 # So small that no fit can be charged to it.
 BUDGET: list = []
@@ -59,10 +44,8 @@ OTHERWISE = {("PrivateRounds", "n_rounds")}
 OTHERWISE |= {("Adam", "noise_multiplier"), ("SpikedModel", "sensitivity_constant")}
 OTHERWISE |= {("SpikedPCA", name) for name in ("sensitivity_constant", "mean")}
 
-
 # Strategies: what takes them, and the parameter, beside others.
 SPIKED = partial(SpikedModel, signal_variance=2.0, noise_variance=1.0)
-
 
 STRATEGIES = [
     ("FederatedDPPCA", "mechanism", SPIKED),
@@ -81,7 +64,6 @@ STRATEGIES = [
 
 
 def strategy_class(make):
-    """Return the class of which a row makes strategies."""
     if isinstance(make, partial):
         return strategy_class(make.func)
     return make if isinstance(make, type) else type(make())

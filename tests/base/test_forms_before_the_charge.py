@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from compositions import CLASSIFIERS, ESTIMATORS, LABELS, REGRESSORS, X, Y
 from faults import faulty_rows, faulty_targets
+from ledger_tools import refused
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -20,27 +21,14 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import SparseRandomProjection
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPItemEmbedding,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    FederatedDPPCA,
-    LRSMLPRegressor,
-    LRSRegressor,
-    PrivacyAccountant,
-    SparseDPPCA,
-)
+import skdpspectral as sk
 from skdpspectral.accounting import NoisyFitWarning
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 
-PER_CLIENT = (FederatedDPPCA, SparseDPPCA)
+PER_CLIENT = (sk.FederatedDPPCA, sk.SparseDPPCA)
 
 
 def ids(estimator):
@@ -65,8 +53,8 @@ def behind(estimator):
 def before(estimator):
     """The same as a first step, or behind a scaler if nothing can stand behind it."""
     if hasattr(estimator, "transform"):
-        return make_private_pipeline(clone(estimator), DPAdamRegressor(n_epochs=1))
-    return make_private_pipeline(DPStandardScaler(), clone(estimator))
+        return make_private_pipeline(clone(estimator), sk.DPAdamRegressor(n_epochs=1))
+    return make_private_pipeline(sk.DPStandardScaler(), clone(estimator))
 
 
 def searched(estimator):
@@ -134,7 +122,7 @@ def faults_of(way, estimator):
 
 def entries_of_a_failed_fit(model, rows, y):
     """Return the entries of a fit that raises; None if it accepts its data."""
-    accountant = PrivacyAccountant()
+    accountant = sk.PrivacyAccountant()
     with accountant, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -158,7 +146,7 @@ def test_a_fault_of_form_leaves_no_entry(way, estimator):
 
 
 DASK_STEPS = [
-    e for e in ESTIMATORS if isinstance(e, (DPTableVectorizer, LRSMLPRegressor))
+    e for e in ESTIMATORS if isinstance(e, (sk.DPTableVectorizer, sk.LRSMLPRegressor))
 ]
 
 
@@ -177,13 +165,12 @@ def test_steps_that_read_no_dask_say_so_before_the_charge(way, estimator):
         (array.from_array(X, chunks=(40, X.shape[1])), array.from_array(Y, chunks=40)),
     ):
         with (
-            PrivacyAccountant() as accountant,
-            pytest.raises(
-                (TypeError, ValueError), match=r"use X.compute\(\)|pass X.compute\(\)"
-            ),
+            refused(
+                r"use X.compute\(\)|pass X.compute\(\)", (TypeError, ValueError)
+            ) as accountant,
+            accountant,
         ):
             WAYS[way](estimator).fit(rows, y)
-        assert accountant.ledger == ()
 
 
 @pytest.mark.parametrize(
@@ -196,21 +183,19 @@ def test_a_search_takes_no_dask(estimator):
     )
     rows = array.from_array(X, chunks=(40, X.shape[1]))
     for given in (rows, frame.from_dask_array(rows)):
-        with (
-            PrivacyAccountant() as accountant,
-            pytest.raises(TypeError, match=r"pass X.compute\(\)"),
-        ):
+        with refused(r"pass X.compute\(\)", TypeError) as accountant, accountant:
             searched(estimator).fit(given, targets_of(estimator))
-        assert accountant.ledger == ()
 
 
 @pytest.mark.parametrize("rows", [X.tolist(), [[*map(str, row)] for row in X]])
-@pytest.mark.parametrize("last", [DPStandardScaler(unseen="keep"), DPAdamRegressor()])
+@pytest.mark.parametrize(
+    "last", [sk.DPStandardScaler(unseen="keep"), sk.DPAdamRegressor()]
+)
 def test_lists_through_a_vectorizer(rows, last):
     """Lists are fitted; parameters that the last step requires are checked first."""
-    model = make_private_pipeline(DPTableVectorizer(), clone(last))
-    with PrivacyAccountant() as accountant:
-        if isinstance(last, DPAdamRegressor):
+    model = make_private_pipeline(sk.DPTableVectorizer(), clone(last))
+    with sk.PrivacyAccountant() as accountant:
+        if isinstance(last, sk.DPAdamRegressor):
             with pytest.raises(ValueError, match="target_bounds is required: pass"):
                 model.fit(rows, Y)
             assert accountant.ledger == ()
@@ -229,9 +214,9 @@ FRAME_STEPS = {
     "products": PolynomialFeatures(2),
     "projection": SparseRandomProjection(3),
     "nested": make_pipeline(Normalizer(), Binarizer()),
-    "union": FeatureUnion([("a", Normalizer()), ("b", DPStandardScaler())]),
+    "union": FeatureUnion([("a", Normalizer()), ("b", sk.DPStandardScaler())]),
     "columns": ColumnTransformer(
-        [("a", Normalizer(), [2]), ("b", DPPCA(1), [3, 4])], sparse_threshold=0
+        [("a", Normalizer(), [2]), ("b", sk.DPPCA(1), [3, 4])], sparse_threshold=0
     ),
 }
 
@@ -241,7 +226,7 @@ FRAME_STEPS = {
 def test_faults_of_steps_without_noise_leave_none(name):
     charged = []
     for fault, rows in faulty_rows(X):
-        model = make_private_pipeline(clone(FRAME_STEPS[name]), DPStandardScaler())
+        model = make_private_pipeline(clone(FRAME_STEPS[name]), sk.DPStandardScaler())
         if entries_of_a_failed_fit(model, rows, None):
             charged.append(fault)
     assert not charged
@@ -252,7 +237,7 @@ def some(step, columns):
 
 
 def beside_private(column):
-    parts = [("a", DPStandardScaler(), ["number"]), ("b", "passthrough", [column])]
+    parts = [("a", sk.DPStandardScaler(), ["number"]), ("b", "passthrough", [column])]
     return ColumnTransformer(parts, sparse_threshold=0)
 
 
@@ -280,14 +265,14 @@ def test_steps_without_noise_get_numbers_and_pass_on_numbers(step, said):
         }
     )
     for model in (
-        make_private_pipeline(clone(step), DPStandardScaler()),
+        make_private_pipeline(clone(step), sk.DPStandardScaler()),
         PrivateSearchCV(
-            make_private_pipeline(clone(step), DPStandardScaler()),
+            make_private_pipeline(clone(step), sk.DPStandardScaler()),
             {},
             scoring=_no_score,
         ),
     ):
-        with PrivacyAccountant() as accountant:
+        with sk.PrivacyAccountant() as accountant:
             if said is None:
                 model.fit(rows)
             else:
@@ -310,20 +295,16 @@ def test_steps_without_noise_get_numbers_and_pass_on_numbers(step, said):
     ],
 )
 def test_labels_of_another_kind_than_the_classes(classes, y):
-    model = DPAdamClassifier(classes=classes, n_epochs=1)
-    for one in (model, make_private_pipeline(DPStandardScaler(), model)):
-        with (
-            PrivacyAccountant() as accountant,
-            pytest.raises(ValueError, match="none of the classes"),
-        ):
+    model = sk.DPAdamClassifier(classes=classes, n_epochs=1)
+    for one in (model, make_private_pipeline(sk.DPStandardScaler(), model)):
+        with refused("none of the classes") as accountant, accountant:
             one.fit(X, y)
-        assert accountant.ledger == ()
 
 
 def test_text_of_numpy_has_labels_too():
     text = np.where(LABELS, "b", "a")
     labels = text.astype(np.dtypes.StringDType())
-    model = DPRidgeClassifier(classes=["a", "b"], noise_seed=0)
+    model = sk.DPRidgeClassifier(classes=["a", "b"], noise_seed=0)
     fits = [clone(model).fit(X, given) for given in (text, labels)]
     assert np.array_equal(fits[0].coef_, fits[1].coef_)
 
@@ -331,11 +312,11 @@ def test_text_of_numpy_has_labels_too():
 @pytest.mark.parametrize("output", ["default", "pandas"])
 def test_arrays_of_a_step_have_no_names_of_columns(output):
     rows = pd.DataFrame({"user_id": np.arange(120) % 12, "item_id": np.arange(120) % 5})
-    embedding = DPItemEmbedding(items=range(5), n_components=1, rating_range=(0, 1))
+    embedding = sk.DPItemEmbedding(items=range(5), n_components=1, rating_range=(0, 1))
     model = make_private_pipeline(
-        embedding.set_output(transform=output), LRSRegressor(user_feature="user_id")
+        embedding.set_output(transform=output), sk.LRSRegressor(user_feature="user_id")
     )
-    with PrivacyAccountant() as accountant:
+    with sk.PrivacyAccountant() as accountant:
         if output == "default":
             with pytest.raises(ValueError, match="may be another column"):
                 model.fit(rows, np.ones(120))
@@ -349,7 +330,7 @@ def test_nothing_is_scored_without_a_vote():
         raise AssertionError
 
     search = PrivateSearchCV(
-        DPStandardScaler(), {"delta": [1e-6, 1e-7]}, epsilon=1.0, scoring=scorer
+        sk.DPStandardScaler(), {"delta": [1e-6, 1e-7]}, epsilon=1.0, scoring=scorer
     )
     with pytest.warns(NoisyFitWarning):
         assert search.fit(X).n_blocks_ == 0

@@ -4,22 +4,14 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamRegressor,
-    FederatedDPPCA,
-    JMECovariance,
-    LRSMLPRegressor,
-    SparseDPPCA,
-)
+import skdpspectral as sk
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 
 pytestmark = [
     pytest.mark.skipif(
-        not hasattr(PrivateSearchCV, "set_callbacks"),
-        reason="needs callbacks",
+        not hasattr(PrivateSearchCV, "set_callbacks"), reason="needs callbacks"
     ),
     pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
 ]
@@ -53,7 +45,7 @@ class Spy:
 
 def search_of(**parameters):
     return PrivateSearchCV(
-        DPPCA(2),
+        sk.DPPCA(2),
         {"center": ["none", "pairs"]},
         n_blocks=8,
         scoring=make_private_scorer("captured_variance", clip_norm=5.0),
@@ -81,12 +73,12 @@ def test_a_search_counts_its_blocks_and_the_last_fit(n_jobs):
 @pytest.mark.parametrize(
     ("model", "data", "most"),
     [
-        (FederatedDPPCA(1), (ROWS,), 1),
-        (FederatedDPPCA(1, release=ComponentCovariance(3.0)), (ROWS,), 2),
-        (SparseDPPCA(1, n_nonzero_features=2, n_rounds=3), (ROWS,), None),
-        (JMECovariance(), (ROWS,), 8),
-        (DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2), (ROWS, ROWS[:, 0]), 16),
-        (LRSMLPRegressor(user_feature=0, **NETWORKS), (OF_USERS, ROWS[:, 0]), 4),
+        (sk.FederatedDPPCA(1), (ROWS,), 1),
+        (sk.FederatedDPPCA(1, release=ComponentCovariance(3.0)), (ROWS,), 2),
+        (sk.SparseDPPCA(1, n_nonzero_features=2, n_rounds=3), (ROWS,), None),
+        (sk.JMECovariance(), (ROWS,), 8),
+        (sk.DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2), (ROWS, ROWS[:, 0]), 16),
+        (sk.LRSMLPRegressor(user_feature=0, **NETWORKS), (OF_USERS, ROWS[:, 0]), 4),
     ],
 )
 @pytest.mark.filterwarnings("ignore::skdpspectral.NoisyFitWarning")

@@ -16,16 +16,7 @@ from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skdpspectral import (
-    DPPCA,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    FederatedDPPCA,
-    LRSMLPRegressor,
-    LRSRegressor,
-    PrivacyAccountant,
-    PrivacyLeakWarning,
-)
+import skdpspectral as sk
 from skdpspectral._base.personal import KeepsUsers
 from skdpspectral.audit import publish
 from skdpspectral.decomposition import ComponentCovariance
@@ -45,12 +36,12 @@ FEW_STEPS = {"n_rounds": 2, "n_local_steps": 2, "n_own_steps": 5}
 CATALOG = np.arange(float(N_ROWS))
 
 ESTIMATORS = {
-    "LRSRegressor": LRSRegressor(user_feature=0),
-    "LRSMLPRegressor": LRSMLPRegressor(user_feature=0, **FEW_STEPS),
-    "DPMatrixFactorization": DPMatrixFactorization(
+    "LRSRegressor": sk.LRSRegressor(user_feature=0),
+    "LRSMLPRegressor": sk.LRSMLPRegressor(user_feature=0, **FEW_STEPS),
+    "DPMatrixFactorization": sk.DPMatrixFactorization(
         2, items=CATALOG, rating_range=(1, 5)
     ),
-    "DPItemEmbedding": DPItemEmbedding(2, items=CATALOG, rating_range=(1, 5)),
+    "DPItemEmbedding": sk.DPItemEmbedding(2, items=CATALOG, rating_range=(1, 5)),
 }
 
 
@@ -112,10 +103,10 @@ TRANSFORMERS = {
         [
             ("c", ColumnTransformer([("m", e, [0, 1])])),
             ("u", FeatureUnion([("p", "passthrough")])),
-            ("r", LRSRegressor(user_feature=0)),
+            ("r", sk.LRSRegressor(user_feature=0)),
         ]
     ).fit(X, y),
-    "pipeline": lambda e, X, y: make_pipeline(e, LRSRegressor(user_feature=0)).fit(
+    "pipeline": lambda e, X, y: make_pipeline(e, sk.LRSRegressor(user_feature=0)).fit(
         X, y
     ),
 }
@@ -202,18 +193,18 @@ def test_lists_of_a_published_search_are_those_of_a_stranger():
 
 
 def test_ledgers_seeds_and_callbacks_stay(tmp_path):
-    ledger = PrivacyAccountant(path=tmp_path / "where-it-is.db")
+    ledger = sk.PrivacyAccountant(path=tmp_path / "where-it-is.db")
     X = FEATURES
     heard = make_pipeline(
         FunctionTransformer(),
-        DPPCA(1, accountant=ledger, noise_seed=918273),
-        ColumnTransformer([("unfitted", DPPCA(1, accountant=ledger), [0])]),
+        sk.DPPCA(1, accountant=ledger, noise_seed=918273),
+        ColumnTransformer([("unfitted", sk.DPPCA(1, accountant=ledger), [0])]),
     )
     heard.steps.pop()
     heard.fit(X)
-    heard.note_ = [DPPCA(1, accountant=ledger, noise_seed=918273), ledger]
+    heard.note_ = [sk.DPPCA(1, accountant=ledger, noise_seed=918273), ledger]
     heard._skl_callbacks = [lambda: X]
-    with pytest.warns(PrivacyLeakWarning):  # it has a seed
+    with pytest.warns(sk.PrivacyLeakWarning):  # it has a seed
         copied = publish(heard)
     assert b"where-it-is" in pickle.dumps(heard[:])
     assert not hasattr(copied, "_skl_callbacks")
@@ -228,7 +219,7 @@ def test_ledgers_seeds_and_callbacks_stay(tmp_path):
 
 
 def test_scorers_lose_their_ledger_and_their_seed(tmp_path):
-    ledger = PrivacyAccountant(path=tmp_path / "where-it-is.db")
+    ledger = sk.PrivacyAccountant(path=tmp_path / "where-it-is.db")
     X, y = table("LRSRegressor")
     scoring = make_private_scorer(
         "squared_error", 50.0, accountant=ledger, limit=16.0, user_feature=0
@@ -244,17 +235,17 @@ def test_scorers_lose_their_ledger_and_their_seed(tmp_path):
 
 
 def test_what_leaks_is_published_loudly():
-    fitted = make_pipeline(StandardScaler(), DPPCA(1)).fit(FEATURES)
-    with pytest.warns(PrivacyLeakWarning, match="standardscaler"):
+    fitted = make_pipeline(StandardScaler(), sk.DPPCA(1)).fit(FEATURES)
+    with pytest.warns(sk.PrivacyLeakWarning, match="standardscaler"):
         publish(fitted)
     with pytest.raises(NotFittedError):
-        publish(make_pipeline(DPPCA(1)))
+        publish(make_pipeline(sk.DPPCA(1)))
 
 
 def test_strategies_are_published_without_what_else_they_hold():
     choice = ComponentCovariance(9.0)
     choice.rows = np.eye(3)
-    model = FederatedDPPCA(1, release=choice, client_feature=0)
+    model = sk.FederatedDPPCA(1, release=choice, client_feature=0)
     model.fit(np.c_[np.arange(20) % 2, np.eye(20, 3)])
     for published in (model.publish(), publish(make_pipeline(model))[0]):
         assert vars(published.release) == vars(ComponentCovariance(9.0))

@@ -3,27 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from ledger_tools import refused
 from scipy import sparse
 from sklearn.base import clone
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPCovariance,
-    DPRidge,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    FederatedDPPCA,
-    JMECovariance,
-    LedgerError,
-    LRSRegressor,
-    PrivacyAccountant,
-    PrivacyBudgetError,
-    SparseDPPCA,
-    SpikedPCA,
-)
+import skdpspectral as sk
 from skdpspectral._release.noise import Coins
 from skdpspectral.neural_network import Adam
 from skdpspectral.statements import statement
@@ -35,15 +19,15 @@ X = RNG.normal(size=(N_USERS, 4))[USERS] + RNG.normal(size=(len(USERS), 4))
 Y = X @ [1.0, -1.0, 0.5, 0.0]
 TURN = Adam(sampling="in-turn")
 ESTIMATORS = {
-    "pca": (DPPCA(2), ()),
-    "covariance": (DPCovariance(), ()),
-    "spiked": (SpikedPCA(1, epsilon=50.0), ()),
-    "scaler": (DPStandardScaler(), ()),
-    "ridge": (DPRidge(), (Y,)),
-    "classifier": (DPRidgeClassifier(classes=[False, True]), (Y > 0,)),
-    "vectorizer": (DPTableVectorizer(), ()),
-    "adam": (DPAdamRegressor(target_bounds=(-5, 5), optimizer=TURN), (Y,)),
-    "network": (DPAdamClassifier(classes=[False, True]), (Y > 0,)),
+    "pca": (sk.DPPCA(2), ()),
+    "covariance": (sk.DPCovariance(), ()),
+    "spiked": (sk.SpikedPCA(1, epsilon=50.0), ()),
+    "scaler": (sk.DPStandardScaler(), ()),
+    "ridge": (sk.DPRidge(), (Y,)),
+    "classifier": (sk.DPRidgeClassifier(classes=[False, True]), (Y > 0,)),
+    "vectorizer": (sk.DPTableVectorizer(), ()),
+    "adam": (sk.DPAdamRegressor(target_bounds=(-5, 5), optimizer=TURN), (Y,)),
+    "network": (sk.DPAdamClassifier(classes=[False, True]), (Y > 0,)),
 }
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 each = pytest.mark.parametrize("name", ESTIMATORS)
@@ -75,8 +59,8 @@ def test_nothing_is_drawn_before_the_charge(name, monkeypatch):
         raise AssertionError("a draw before the charge")
 
     monkeypatch.setattr(Coins, "__init__", refuse)
-    with pytest.raises(PrivacyBudgetError):
-        fitted(name, accountant=PrivacyAccountant(1e-9))
+    with pytest.raises(sk.PrivacyBudgetError):
+        fitted(name, accountant=sk.PrivacyAccountant(1e-9))
 
 
 @each
@@ -111,10 +95,8 @@ def test_ids_that_are_no_ids():
         ("users", "one id per row"),
         ([1] * (len(X) - 1) + ["a"], "one kind"),
     ):
-        accountant = PrivacyAccountant()
-        with pytest.raises((TypeError, ValueError), match=said):
+        with refused(said, (TypeError, ValueError)) as accountant:
             fitted("pca", users=users, accountant=accountant)
-        assert not accountant.ledger
 
 
 @pytest.mark.parametrize("form", ["lists", "frame", "map", "sparse", "dask", "parquet"])
@@ -148,17 +130,17 @@ def test_ridge_takes_targets_and_ids_of_dask():
     da = pytest.importorskip("dask.array")
     rows, y = da.from_array(X, (99, 4)), da.from_array(Y, 99)
     expected = fitted("ridge", noise_seed=1).coef_
-    model = DPRidge(noise_seed=1).fit(rows, y, users=da.from_array(USERS, 170))
+    model = sk.DPRidge(noise_seed=1).fit(rows, y, users=da.from_array(USERS, 170))
     np.testing.assert_array_equal(model.coef_, expected)
     texts = da.from_array(np.array([f"u{u}" for u in USERS], dtype=object), 170)
-    model = DPRidge(noise_seed=1).fit(rows, Y, users=texts)
+    model = sk.DPRidge(noise_seed=1).fit(rows, Y, users=texts)
     np.testing.assert_array_equal(model.coef_, expected)
 
 
-@pytest.mark.parametrize("model", [FederatedDPPCA(1), SparseDPPCA(1)], ids=str)
+@pytest.mark.parametrize("model", [sk.FederatedDPPCA(1), sk.SparseDPPCA(1)], ids=str)
 def test_each_client_counts_its_own_users(model):
     clients = USERS % 2
-    accountant = PrivacyAccountant()
+    accountant = sk.PrivacyAccountant()
     model = clone(model).set_params(accountant=accountant, noise_seed=0)
     model.fit(X, clients=clients, users=USERS)
     assert model.n_samples_ == N_USERS
@@ -174,7 +156,7 @@ def test_each_client_counts_its_own_users(model):
 
 def test_what_releases_row_by_row_takes_no_users():
     with pytest.raises(TypeError, match="fit DPCovariance with users"):
-        JMECovariance().fit(X, users=USERS)
+        sk.JMECovariance().fit(X, users=USERS)
 
 
 def test_statements_say_what_a_user_counts_as():
@@ -184,11 +166,13 @@ def test_statements_say_what_a_user_counts_as():
 
 
 def test_a_ledger_says_how_users_of_all_rows_can_be_charged_beside():
-    with PrivacyAccountant() as accountant:
-        LRSRegressor(1).fit(X, Y, users=USERS)
-        with pytest.raises(LedgerError, match="fit all with neighbors='replace-one'"):
+    with sk.PrivacyAccountant() as accountant:
+        sk.LRSRegressor(1).fit(X, Y, users=USERS)
+        with pytest.raises(
+            sk.LedgerError, match="fit all with neighbors='replace-one'"
+        ):
             fitted("ridge")
-    with PrivacyAccountant() as accountant:
+    with sk.PrivacyAccountant() as accountant:
         fitted("ridge")
-        LRSRegressor(1, neighbors="replace-one").fit(X, Y, users=USERS)
+        sk.LRSRegressor(1, neighbors="replace-one").fit(X, Y, users=USERS)
     assert len(accountant.ledger) == 2

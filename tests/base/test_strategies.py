@@ -23,10 +23,7 @@ class Inner(BaseEstimator):
 
 
 class Outer(BaseEstimator):
-    _parameter_constraints: ClassVar[dict] = {
-        "inner": [Inner],
-        "ends": ["array-like"],
-    }
+    _parameter_constraints: ClassVar[dict] = {"inner": [Inner], "ends": ["array-like"]}
     _array_parameters: ClassVar[tuple] = ("ends",)
 
     def __init__(self, inner, ends=(1.0, 2.0)):

@@ -30,11 +30,7 @@ STARS = RNG.integers(1, 6, size=len(IDS)).astype(float)
 HELD = {
     "LRSRegressor": (LRSRegressor(user_feature=0), X, Y),
     "LRSRegressor, not private": (LRSRegressor(user_feature=0, epsilon=None), X, Y),
-    "LRSMLPRegressor": (
-        LRSMLPRegressor(user_feature=0, hidden_layer_sizes=2),
-        X,
-        Y,
-    ),
+    "LRSMLPRegressor": (LRSMLPRegressor(user_feature=0, hidden_layer_sizes=2), X, Y),
     "ratings": (
         DPMatrixFactorization(
             1, items=list(range(8)), user_feature=0, item_feature=1, rating_range=(1, 5)

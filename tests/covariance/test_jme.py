@@ -6,12 +6,7 @@ from scipy import sparse
 from sklearn.covariance import EmpiricalCovariance
 
 from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral.covariance import (
-    BISR,
-    Exponential,
-    JointMoments,
-    Window,
-)
+from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
 from skdpspectral.covariance._moment_stream import project_spectrum
 from skdpspectral.factorizations import Prefix
 
@@ -178,8 +173,7 @@ def test_rows_beyond_the_horizon_are_refused():
 def test_partial_fit_is_there_where_it_can_be():
     assert not hasattr(JMECovariance(), "partial_fit")
     assert not hasattr(
-        JMECovariance(workload=Exponential(0.5), factorization="sqrt"),
-        "partial_fit",
+        JMECovariance(workload=Exponential(0.5), factorization="sqrt"), "partial_fit"
     )
     for parameters in (
         {"horizon": 10},
@@ -224,11 +218,7 @@ def test_a_path_beside_a_stream_and_a_fit(n_read):
 @pytest.mark.parametrize("clip_norm", [1e-60, 1e-20, 1e20, 1e60])
 def test_extreme_scales(clip_norm):
     X = rows() * clip_norm
-    model = JMECovariance(
-        1e6,
-        clip_norm=clip_norm,
-        noise_seed=0,
-    )
+    model = JMECovariance(1e6, clip_norm=clip_norm, noise_seed=0)
     model.fit(X)
     assert np.allclose(model.location_ / clip_norm, rows().mean(axis=0), atol=0.05)
     wanted = np.cov(rows().T, bias=True)

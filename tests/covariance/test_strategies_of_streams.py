@@ -7,12 +7,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import JMECovariance
-from skdpspectral.covariance import (
-    BISR,
-    Exponential,
-    JointMoments,
-    Window,
-)
+from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
 from skdpspectral.factorizations import Average, Prefix
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")

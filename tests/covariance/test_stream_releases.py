@@ -185,11 +185,7 @@ def test_resumed_streams_are_identical():
     """A stream goes on from a pickle as if it had never stopped."""
     whole = JMECovariance(horizon=100, noise_seed=3).partial_fit(X)
     for factorization in ("blt", "sqrt", "trivial", "bisr"):
-        parameters = {
-            "horizon": 100,
-            "noise_seed": 3,
-            "factorization": factorization,
-        }
+        parameters = {"horizon": 100, "noise_seed": 3, "factorization": factorization}
         whole = JMECovariance(**parameters).partial_fit(X)
         accountant = PrivacyAccountant()
         stream = JMECovariance(**parameters, accountant=accountant)

@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from forked_python import in_child
 from release_tools import Release, record_releases
 
 from skdpspectral import DPPCA, JMECovariance, LedgerError, PrivacyAccountant
@@ -31,24 +32,6 @@ def _threads_change_often():
 
 def rows(n, seed=0):
     return np.random.default_rng(seed).normal(0.0, 0.3, (n, 2))
-
-
-def in_child(function):
-    """Return what a function raises, or says, in a forked child."""
-    receiver, sender = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            said = function()
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(sender, str(said)[:4000].encode())
-        os._exit(0)
-    os.close(sender)
-    with os.fdopen(receiver, "rb") as pipe:
-        said = pipe.read().decode()
-    os.waitpid(child, 0)
-    return said
 
 
 # -- fits and paths on one object ----------------------------------------------------

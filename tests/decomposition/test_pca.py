@@ -123,8 +123,7 @@ def test_error_is_that_of_first_order_theory():
     values, exact = values[::-1], vectors.T[::-1][:2]
     distances = [
         subspace_distance(
-            DPPCA(2, center="none", noise_seed=seed).fit(X).components_,
-            exact,
+            DPPCA(2, center="none", noise_seed=seed).fit(X).components_, exact
         )
         ** 2
         for seed in range(200)

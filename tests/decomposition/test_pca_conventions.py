@@ -11,10 +11,7 @@ from sklearn.utils import get_tags
 
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA, SpikedPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import (
-    ComponentCovariance,
-    SpikedModel,
-)
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 N, P = 600, 6

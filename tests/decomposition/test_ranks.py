@@ -11,7 +11,7 @@ from sliced_rows import SlicedTable
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:noise_seed:skdpspectral.PrivacyLeakWarning",
+    "ignore:noise_seed:skdpspectral.PrivacyLeakWarning"
 )
 UNITS = np.array([1.0, 1e6, 1e-5, 30.0, 1.0, 1e9])
 

@@ -7,12 +7,7 @@ from federation_tools import hold, make_rounds, make_task, rows_of
 
 from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_spiked_covariance
-from skdpspectral.federation import (
-    GroupClient,
-    GroupRounds,
-    GroupTask,
-    LocalClient,
-)
+from skdpspectral.federation import GroupClient, GroupRounds, GroupTask, LocalClient
 from skdpspectral.linear_model import PrivateRounds
 
 NAMES = [f"f{j}" for j in range(10)]

@@ -36,9 +36,7 @@ PARAMETERS = {
     "rounds of projectors": {"n_rounds": 2, "aggregation": "projector", **BOX},
     "public start": {"n_rounds": 4, "init": np.eye(6)[:2]},
 }
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise")]
 ROWS = {"a": rows_of(0, 800), "b": rows_of(1, 1600)}
 X, SITES = np.concatenate([*ROWS.values()]), np.repeat(["a", "b"], [800, 1600])
 BUDGETS = {"a": 0.5, "b": 2.0}

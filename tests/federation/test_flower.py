@@ -290,9 +290,6 @@ def test_mutants_with_a_checksum_of_their_own_spend_no_more_than_the_ledger(tmp_
     assert spent.epsilon <= 1.0
 
 
-# -- nodes and their configuration -----------------------------------------------------
-
-
 # -- users at several nodes ------------------------------------------------------------
 
 USERS = make_low_rank_sparse_tasks(150, 12, 4, sparsity=1, random_state=0)

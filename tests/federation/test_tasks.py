@@ -10,10 +10,7 @@ import pytest
 from federation_tools import make_task
 
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
-from skdpspectral.decomposition import (
-    ComponentCovariance,
-    SpikedModel,
-)
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
 from skdpspectral.federation import MessageError, SpectralTask
 
 MODEL = {"mechanism": SpikedModel(signal_variance=[4.0, 2.0], noise_variance=1.0)}
@@ -265,11 +262,7 @@ def test_dependent_rows_are_no_start(init):
         assert SpectralTask(SparseDPPCA(2, init=good), 6).n_steps == 1
 
 
-BOXES = [
-    {},
-    {"bounds": (-20, 20), "center": "pairs"},
-    {"bounds": tuple(30 * SIDES)},
-]
+BOXES = [{}, {"bounds": (-20, 20), "center": "pairs"}, {"bounds": tuple(30 * SIDES)}]
 
 
 @pytest.mark.parametrize("given", BOXES)

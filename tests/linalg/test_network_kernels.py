@@ -27,6 +27,15 @@ def some_networks(rng, n_users, layout, rank=2, k=3, prompt_size=0):
     )
 
 
+def problem(seed, counts, sizes, q):
+    rng, layout = np.random.default_rng(seed), Layout(sizes)
+    (block,) = block_of(rng, counts, sizes[0] - q).blocks()
+    users = some_networks(rng, len(counts), layout, prompt_size=q)
+    U = rng.standard_normal((layout.n_parameters, 2))
+    rows, _ = networks.rows_of(block, slice(None), False)
+    return layout, users, rows, networks.whole_weights(U, users)
+
+
 def loss(layout, whole, prompts, rows):
     out = networks.user_activations(layout, whole, prompts, rows.X)[-1][:, :, 0]
     return 0.5 * (rows.shares * (out - rows.y) ** 2).sum(axis=1)
@@ -37,13 +46,7 @@ CASES = [((3, 1), 0), ((4, 5, 1), 0), ((6, 5, 1), 2), ((5, 4, 3, 1), 1)]
 
 @pytest.mark.parametrize(("sizes", "q"), CASES)
 def test_gradients_are_those_of_the_loss(sizes, q):
-    rng = np.random.default_rng(0)
-    layout = Layout(sizes)
-    (block,) = block_of(rng, [10, 9, 10], sizes[0] - q).blocks()
-    users = some_networks(rng, 3, layout, prompt_size=q)
-    U = rng.standard_normal((layout.n_parameters, 2))
-    rows, _ = networks.rows_of(block, slice(None), False)
-    whole = networks.whole_weights(U, users)
+    layout, users, rows, whole = problem(0, [10, 9, 10], sizes, q)
     found = networks.user_gradients(layout, whole, users.prompts, rows)
     step = 1e-6
     for j in range(layout.n_parameters):
@@ -66,13 +69,7 @@ def test_gradients_are_those_of_the_loss(sizes, q):
 
 @pytest.mark.parametrize(("sizes", "q"), CASES)
 def test_curvatures_are_squares_of_derivatives(sizes, q):
-    rng = np.random.default_rng(1)
-    layout = Layout(sizes)
-    (block,) = block_of(rng, [3, 3], sizes[0] - q).blocks()
-    users = some_networks(rng, 2, layout, prompt_size=q)
-    U = rng.standard_normal((layout.n_parameters, 2))
-    rows, _ = networks.rows_of(block, slice(None), False)
-    whole = networks.whole_weights(U, users)
+    layout, users, rows, whole = problem(1, [3, 3], sizes, q)
     found = networks.curvatures(layout, whole, users.prompts, rows)
     step = 1e-6
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from containers import memory_map
 
 from skdpspectral._linalg import per_user as _user_rows
 from skdpspectral._linalg.per_user import UserRows, column_scales, padded_heights
@@ -116,17 +117,12 @@ def test_centering_subtracts_each_users_own_means(shuffled):
     assert_same_rows(rows, expected_X / scale, expected_y, codes, atol=1e-13)
 
 
-def mapped(X, folder):
-    np.save(folder / "X.npy", X)
-    return np.load(folder / "X.npy", mmap_mode="r")
-
-
 STORES = {
     "array": lambda X, _: X,
     "float32": lambda X, _: X.astype("f4"),
     "Fortran order": lambda X, _: np.asfortranarray(X),
-    "memory map": mapped,
-    "float32 on disk": lambda X, folder: mapped(X.astype("f4"), folder),
+    "memory map": memory_map,
+    "float32 on disk": lambda X, folder: memory_map(X.astype("f4"), folder),
 }
 
 

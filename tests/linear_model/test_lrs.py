@@ -17,10 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import (
-    Alternation,
-    PrivateRounds,
-)
+from skdpspectral.linear_model import Alternation, PrivateRounds
 from skdpspectral.model_selection import PrivateSplit
 
 N_USERS, N_FEATURES = 12, 5
@@ -78,10 +75,7 @@ SETTINGS = {
     "sparsity above d": {"sparsity": 50},
     "no intercept": {"fit_intercept": False},
     "no penalties": {"ridge_shared": 0, "ridge_sparse": 0},
-    "infinite penalties": {
-        "ridge_shared": 1e60,
-        "ridge_sparse": 1e60,
-    },
+    "infinite penalties": {"ridge_shared": 1e60, "ridge_sparse": 1e60},
     "one release": {"solver": PrivateRounds(n_rounds=1)},
     "public clips": {
         "solver": PrivateRounds(curvature_clip_norm=1.0, gradient_clip_norm=1.0)
@@ -576,10 +570,7 @@ def test_published_and_saved_models_hold_what_is_shared(data, tmp_path, private,
     model = LRSRegressor(**({} if private else EXACT), scale=np.full(5, 2.0))
     model.fit(X, y, users=users)
     model.save(tmp_path / "model.npz")
-    copies = [
-        model.publish(),
-        LRSRegressor.load(tmp_path / "model.npz"),
-    ]
+    copies = [model.publish(), LRSRegressor.load(tmp_path / "model.npz")]
     shared = np.asarray(X) @ model.coef_ + model.intercept_
     for copy in copies:
         assert_same_public(copy, model)

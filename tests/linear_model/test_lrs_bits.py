@@ -5,13 +5,10 @@ bits when one user joins. Every kernel is run on a user alone, and on the same u
 blocks of others, in any order, in any memory layout, in parts and in threads.
 """
 
-import os
-import subprocess
-import sys
-
 import lrs_tools
 import numpy as np
 import pytest
+from forked_python import run_tests_on
 from lrs_tools import alike
 
 from skdpspectral import LRSRegressor
@@ -252,15 +249,7 @@ def test_what_stays_with_a_user_has_the_same_bits_in_any_company(seed):
 @pytest.mark.parametrize("kernels", ["Prescott", "Nehalem", "Haswell"])
 def test_bits_do_not_depend_on_the_place_in_memory(kernels):
     """Older kernels of OpenBLAS start vectors otherwise that do not lie on 16 bytes."""
-    code = (
-        "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', "
-        f"'--assert=plain', '-k', 'usual-0 or company-2', {__file__!r}]))"
-    )
-    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels}
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stdout[-2000:]
+    run_tests_on(kernels, __file__, "usual-0 or company-2")
 
 
 def test_columns_are_combined_alike_wherever_a_row_stands():

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from lrs_tools import alike, table
 
-from skdpspectral import (
-    LRSRegressor,
-    PrivacyAccountant,
-)
+from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral.linear_model import Alternation, PrivateRounds, _kernels_lrs
 
 X, Y = table(alike(5, 4, 4))

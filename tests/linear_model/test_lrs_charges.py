@@ -7,10 +7,7 @@ import pytest
 from lrs_tools import alike, scripted, table
 from test_lrs_privacy import SETTINGS
 
-from skdpspectral import (
-    LRSRegressor,
-    PrivacyAccountant,
-)
+from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
 from skdpspectral.linear_model import PrivateRounds, _kernels_lrs
 
@@ -18,18 +15,13 @@ X, Y = table(alike(5, 4, 4))
 ROOT2 = math.sqrt(2.0)
 
 
-def sensitivities(d=4, **parameters):
-    plan = LRSRegressor(
-        **{"solver": PrivateRounds(n_rounds=2), **parameters}
-    ).privacy_plan(d)
-    return {m.name: m.sensitivity for m in plan.mechanisms}
+def mechanisms(n_rounds=2, **parameters):
+    given = {"solver": PrivateRounds(n_rounds=n_rounds), **parameters}
+    return LRSRegressor(**given).privacy_plan(4).mechanisms
 
 
-def stds(d=4, **parameters):
-    plan = LRSRegressor(
-        **{"solver": PrivateRounds(n_rounds=3), **parameters}
-    ).privacy_plan(d)
-    return {m.name: m.noise_std for m in plan.mechanisms}
+def sensitivities(**parameters):
+    return {m.name: m.sensitivity for m in mechanisms(**parameters)}
 
 
 # -- the plan --------------------------------------------------------------------------
@@ -92,19 +84,16 @@ def test_planned_sensitivities():
         **dict.fromkeys(votes, ROOT2),
     }
     assert sensitivities(
-        solver=PrivateRounds(1, init=np.eye(1, 4), curvature_clip_norm=1.0),
-        **replaced,
-    ) == {
-        "moments_1": 2.0,
-        **dict.fromkeys(votes, 1.0),
-    }
+        solver=PrivateRounds(1, init=np.eye(1, 4), curvature_clip_norm=1.0), **replaced
+    ) == {"moments_1": 2.0, **dict.fromkeys(votes, 1.0)}
 
 
 def test_replacement_takes_twice_the_noise_and_the_start_root_two():
-    one, two = stds(), stds(neighbors="replace-one")
-    for name, std in one.items():
-        factor = ROOT2 if name == "start" else 2.0
-        assert two[name] == pytest.approx(factor * std, rel=1e-3), name
+    twice = mechanisms(3, neighbors="replace-one")
+    for one, two in zip(mechanisms(3), twice, strict=True):
+        factor = ROOT2 if one.name == "start" else 2.0
+        assert two.name == one.name
+        assert two.noise_std == pytest.approx(factor * one.noise_std, rel=1e-3)
 
 
 def test_medians_take_a_tenth_of_mu_squared():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from ledger_tools import refused
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral.datasets import make_low_rank_sparse_tasks
@@ -78,7 +79,5 @@ def test_a_central_model_stays_as_it_is(tasks, scale):
 )
 def test_what_are_no_directions_is_refused_before_the_charge(tasks, init):
     X, y, users, _ = tasks
-    with PrivacyAccountant() as accountant:
-        with pytest.raises(ValueError, match="init"):
-            LRSRegressor(solver=kept(init)).fit(X, y, users=users)
-        assert not accountant.ledger
+    with refused("init") as accountant, accountant:
+        LRSRegressor(solver=kept(init)).fit(X, y, users=users)

@@ -156,7 +156,6 @@ COLUMNS = {
     "polars": polars,
 }
 
-
 IDS_OF_COLUMN = {
     "objects": "user 3",
     "list": "user 3",

@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
-from skdpspectral.linear_model import (
-    UserIntercept,
-)
+from skdpspectral.linear_model import UserIntercept
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 COUNTS = np.repeat([1, 2, 5, 9, 20], 6)

@@ -1,20 +1,13 @@
-"""What a private regression of users may depend on: exact tests, with no noise at all.
-
-Releases are replaced by fixed numbers. Whatever else depends on a user then shows in
-the public attributes, in a warning, in the output, or in what was to be released.
-"""
+"""What a private regression of users may depend on, exactly: with no noise at all."""
 
 import copy
-import functools
 import pickle
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
 from release_tools import record_releases
-from user_privacy import PLACES, STRANGERS, USERS, D, data, observed
+from user_privacy import USERS, D, Fits, data
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral.linear_model import PrivateRounds, UserIntercept
@@ -45,11 +38,7 @@ SETTINGS = {
     },
     "threads": {"n_jobs": 2, "n_components": 2},
     "no sparse part": {"sparsity": 0},
-    "no ridges": {
-        "ridge_shared": 0.0,
-        "ridge_sparse": 0.0,
-        "n_components": 2,
-    },
+    "no ridges": {"ridge_shared": 0.0, "ridge_sparse": 0.0, "n_components": 2},
     "public scale": {"scale": [1.0, 10.0, 0.1, 3.0]},
     "levels": {"fit_intercept": UserIntercept(prior=2.0, ridge=3.0)},
     "all features": {
@@ -69,52 +58,28 @@ def regressor(name, **parameters):
             "solver": PrivateRounds(n_rounds=2),
             **SETTINGS[name],
             **parameters,
-        },
+        }
     )
 
 
 # -- nothing depends on a user but what is released ------------------------------------
 
 
-@functools.cache
-def fit_with(name, what=None):
-    """Return what a fit with a stranger, or none, lets out and what it releases."""
-    place = PLACES[list(STRANGERS).index(what) % len(PLACES)] if what else "end"
-    X, y = data(STRANGERS.get(what), place)
-    with scripted() as asked, tempfile.TemporaryDirectory() as folder:
-        seen = observed(regressor(name), X, y, Path(folder))
-    return seen, asked
+FITS = Fits(regressor)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.filterwarnings("ignore:this LRSRegressor is not private")
 def test_all_that_is_public_is_a_function_of_the_releases(name):
-    alone, asked = fit_with(name)
-    planned = [m.name for m in regressor(name).plan_for(data()[0]).mechanisms]
-    assert list(asked) == planned
-    for what in STRANGERS:
-        seen, asked = fit_with(name, what)
-        assert list(asked) == planned, what
-        for key, value in seen.items():
-            assert value == alone[key], (what, key)
+    FITS.check_that_releases_decide(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.filterwarnings("ignore:this LRSRegressor is not private")
 def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
-    """Given one transcript, to the last bit: the sum with a user is the sum without
-    plus what the user would release alone; all within what is charged."""
-    model, (_, without) = regressor(name).set_params(verbose=0), fit_with(name)
-    moves = dict.fromkeys(without, 0.0)
-    for what, stranger in STRANGERS.items():
-        with scripted() as alone:
-            model.fit(*data(stranger, users={}))
-        for key, value in fit_with(name, what)[1].items():
-            change = value - without[key]
-            np.testing.assert_array_equal(change, alone[key], err_msg=f"{what} {key}")
-            moves[key] = max(moves[key], np.linalg.norm(change))
+    model, moves = FITS.moves(name)
     for mechanism in model.privacy_.mechanisms:
         one_user = mechanism.charged_sensitivity
         if mechanism.name != "start":
@@ -163,9 +128,6 @@ def test_the_number_of_releases_is_as_planned_for_any_data(kind, n_rounds):
         model.fit(*table(users))
     assert model.n_iter_ == len(released) == n_rounds
     assert list(released) == [m.name for m in model.privacy_.mechanisms]
-
-
-# -- hostile users ---------------------------------------------------------------------
 
 
 # -- what is handed on -----------------------------------------------------------------

@@ -114,10 +114,7 @@ def test_captured_variance_is_that_of_rows_about_their_own_mean():
 def draws(name, epsilon, n):
     model, rows, y, parameters = cases()[name]
     scorer = make_private_scorer(
-        score_name(name),
-        epsilon,
-        noise_seed=np.random.RandomState(0),
-        **parameters,
+        score_name(name), epsilon, noise_seed=np.random.RandomState(0), **parameters
     )
     values = scorer.measure(model, rows, y)
     plan, statistic = scorer.privacy_plan(len(rows)), scorer.statistic(len(values))

@@ -57,11 +57,7 @@ SOUND = [
     RepeatedKFold(random_state=0),
     TimeSeriesSplit(3),
 ]
-UNSOUND = [
-    StratifiedKFold(4),
-    StratifiedShuffleSplit(2, random_state=0),
-    GroupKFold(3),
-]
+UNSOUND = [StratifiedKFold(4), StratifiedShuffleSplit(2, random_state=0), GroupKFold(3)]
 
 
 @pytest.mark.parametrize("cv", SOUND, ids=str)

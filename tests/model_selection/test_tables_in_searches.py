@@ -123,8 +123,7 @@ def test_arrays_of_objects_and_lists_stay_what_they_are(form, asked):
 
 def test_columns_and_texts_reach_steps_and_scorers():
     columns = make_column_transformer(
-        (DPTableVectorizer(), ["age", "note"]),
-        (DPTableVectorizer(), ["city", "when"]),
+        (DPTableVectorizer(), ["age", "note"]), (DPTableVectorizer(), ["city", "when"])
     ).set_output(transform="pandas")
     estimator = make_private_pipeline(columns, DPRidgeClassifier(classes=[0, 1]))
     space = {"columntransformer__dptablevectorizer-1__max_categories": [4, 8]}
@@ -180,8 +179,7 @@ def tells(fitted, X, y):
 
 
 SHORT = make_private_pipeline(
-    DPTableVectorizer(max_categories=7),
-    DPRidgeClassifier(classes=[0, 1]),
+    DPTableVectorizer(max_categories=7), DPRidgeClassifier(classes=[0, 1])
 )
 NARROW = {"dptablevectorizer__max_categories": [1, 2, 3]}
 CHANGES = {"another": "Wels", "number": 7, "missing": None, "long": "Linz " * 50}

@@ -1,11 +1,8 @@
 """Gradients by their factors: against differences, PyTorch, and any company."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
+from forked_python import run_tests_on
 
 from skdpspectral._linalg.walks import blas_threads
 from skdpspectral.neural_network import Adam
@@ -180,11 +177,7 @@ def test_what_is_made_of_an_example_has_the_same_bits_in_any_company():
                 weights[:] = parameters
                 with blas_threads(0), np.errstate(all="ignore"):
                     part = factors_of(layout, weights, rows, targets[chosen], loss)
-                    numbers = [
-                        *part.inputs,
-                        *part.errors,
-                        *part.squared_norms(),
-                    ]
+                    numbers = [*part.inputs, *part.errors, *part.squared_norms()]
                 for place, example in enumerate(chosen):
                     bits = [np.array(n[place]).tobytes() for n in numbers]
                     assert alone.setdefault(int(example), bits) == bits
@@ -193,15 +186,7 @@ def test_what_is_made_of_an_example_has_the_same_bits_in_any_company():
 @pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["Prescott", "Nehalem", "Haswell"])
 def test_bits_do_not_depend_on_company_on_older_processors(kernels):
-    code = (
-        "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', "
-        f"'--assert=plain', '-k', 'in_any_company', {__file__!r}]))"
-    )
-    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels}
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stdout[-2000:]
+    run_tests_on(kernels, __file__, "in_any_company")
 
 
 def test_an_example_whose_gradient_is_not_finite_counts_as_zero():

@@ -9,14 +9,7 @@ from release_tools import record_releases
 from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPStandardScaler,
-    PrivacyAccountant,
-    PrivacyLeakWarning,
-)
+import skdpspectral as sk
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.audit import privacy_report
 from skdpspectral.neural_network import Adam
@@ -39,7 +32,7 @@ Y = np.column_stack([X @ [1.0, -1.0, 0.5], X[:, 0] * X[:, 1]])
 @pytest.mark.parametrize("moments", MOMENTS)
 def test_digits_are_learned_at_a_budget(moments):
     optimizer = Adam(moments=moments)
-    model = DPAdamClassifier(epsilon=4.0, classes=range(10), optimizer=optimizer)
+    model = sk.DPAdamClassifier(epsilon=4.0, classes=range(10), optimizer=optimizer)
     model.fit(DIGITS[:1500], LABELS[:1500])
     assert model.score(DIGITS[1500:], LABELS[1500:]) > 0.7
     found = model.predict_proba(DIGITS[:20])
@@ -63,9 +56,9 @@ MEASURED = [
 
 @pytest.mark.parametrize(("n", "p", "n_classes", "epsilon", "score"), MEASURED)
 def test_a_plan_tells_noise_from_what_is_learned(n, p, n_classes, epsilon, score):
-    model = DPAdamClassifier(classes=range(n_classes), epsilon=epsilon)
+    model = sk.DPAdamClassifier(classes=range(n_classes), epsilon=epsilon)
     if not n_classes:
-        model = DPAdamRegressor(target_bounds=(-2.5, 2.5), epsilon=epsilon)
+        model = sk.DPAdamRegressor(target_bounds=(-2.5, 2.5), epsilon=epsilon)
     remarks = model.privacy_plan(n, p).remarks
     said = [one for one in remarks if one.concern == "noise"]
     assert len(said) == (score < 0.2)
@@ -77,7 +70,7 @@ def test_hidden_layers_learn_what_a_line_cannot():
     scores = []
     for sizes in ((), (12, 8)):
         given = {"batch_size": 3000, "n_epochs": 150, "classes": [False, True]}
-        model = DPAdamClassifier(sizes, epsilon=100, **given)
+        model = sk.DPAdamClassifier(sizes, epsilon=100, **given)
         scores.append(model.fit(X, y).score(X, y))
     assert scores[0] < 0.65
     assert scores[1] > 0.7
@@ -85,31 +78,31 @@ def test_hidden_layers_learn_what_a_line_cannot():
 
 def test_several_targets_are_learned():
     given = {"epsilon": 30.0, "batch_size": 3000, "n_epochs": 150}
-    model = DPAdamRegressor(16, target_bounds=(-2.5, 2.5), **given).fit(X, Y)
+    model = sk.DPAdamRegressor(16, target_bounds=(-2.5, 2.5), **given).fit(X, Y)
     assert model.predict(X).shape == Y.shape
     assert model.score(X, Y) > 0.5
-    bounded = DPAdamRegressor(target_bounds=([90.0], [110.0]), **given)
+    bounded = sk.DPAdamRegressor(target_bounds=([90.0], [110.0]), **given)
     assert bounded.fit(X, 100.0 + 4 * Y[:, 0]).score(X, 100.0 + 4 * Y[:, 0]) > 0.8
 
 
 def test_classes_are_public_by_name_or_with_a_warning():
     y = np.array(["no", "yes"])[(X[:, 0] > 0).astype(int)]
-    named = DPAdamClassifier(classes=["yes", "no", "maybe"]).fit(X, y)
+    named = sk.DPAdamClassifier(classes=["yes", "no", "maybe"]).fit(X, y)
     assert list(named.classes_) == ["maybe", "no", "yes"]
     assert set(named.predict(X)) <= {"maybe", "no", "yes"}
     for labels in (y, pd.Series(y).astype("category"), y == "yes"):
-        with pytest.warns(PrivacyLeakWarning, match="classes=None") as caught:
-            DPAdamClassifier().fit(X, labels)
+        with pytest.warns(sk.PrivacyLeakWarning, match="classes=None") as caught:
+            sk.DPAdamClassifier().fit(X, labels)
         assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_targets_without_bounds_are_refused_before_the_charge(alone):
-    accountant = PrivacyAccountant(1.0, 1e-6)
-    model = DPAdamRegressor(accountant=accountant)
+    accountant = sk.PrivacyAccountant(1.0, 1e-6)
+    model = sk.DPAdamRegressor(accountant=accountant)
     if not alone:
         model = make_private_pipeline(
-            DPStandardScaler(), DPAdamRegressor(), accountant=accountant
+            sk.DPStandardScaler(), sk.DPAdamRegressor(), accountant=accountant
         )
     for ask in (model.plan_for, lambda rows: model.fit(rows, 1e3 * Y[:, 0])):
         with pytest.raises(ValueError, match="target_bounds is required"):
@@ -119,8 +112,8 @@ def test_targets_without_bounds_are_refused_before_the_charge(alone):
 
 def test_predictions_are_within_the_bounds_of_targets():
     given = {"epsilon": None, "batch_size": 3000, "n_epochs": 60}
-    model = DPAdamRegressor(target_bounds=([-1, 9], [1, 11]), **given)
-    with pytest.warns(PrivacyLeakWarning, match="without privacy"):
+    model = sk.DPAdamRegressor(target_bounds=([-1, 9], [1, 11]), **given)
+    with pytest.warns(sk.PrivacyLeakWarning, match="without privacy"):
         model.fit(X, Y * 2.0 + (0.0, 10.0))
     found = model.predict(100.0 * X)
     assert found.min(axis=0).tolist() == [-1.0, 9.0]
@@ -133,9 +126,9 @@ def test_predictions_are_within_the_bounds_of_targets():
 @pytest.mark.parametrize("neighbors", ["replace-one", "zero-out-one"])
 @pytest.mark.parametrize("sampling", ["poisson", "in-turn"])
 def test_a_fit_costs_what_it_was_asked_to_cost(sampling, neighbors):
-    accountant = PrivacyAccountant()
+    accountant = sk.PrivacyAccountant()
     optimizer = Adam(sampling=sampling, neighbors=neighbors)
-    model = DPAdamRegressor(
+    model = sk.DPAdamRegressor(
         2,
         target_bounds=(-1, 1),
         epsilon=3.0,
@@ -156,9 +149,10 @@ def test_a_fit_costs_what_it_was_asked_to_cost(sampling, neighbors):
 
 
 def test_one_ledger_holds_components_and_networks():
-    with PrivacyAccountant() as accountant:
+    with sk.PrivacyAccountant() as accountant:
         model = make_pipeline(
-            DPPCA(10, epsilon=1.0), DPAdamClassifier(epsilon=3.0, classes=range(10))
+            sk.DPPCA(10, epsilon=1.0),
+            sk.DPAdamClassifier(epsilon=3.0, classes=range(10)),
         )
         model.fit(DIGITS, LABELS)
     assert len(accountant.ledger) == 2
@@ -171,9 +165,9 @@ def test_one_ledger_holds_components_and_networks():
 
 
 def test_a_budget_of_one_fit_lets_one_fit_in():
-    accountant = PrivacyAccountant(3.0, 1e-6)
+    accountant = sk.PrivacyAccountant(3.0, 1e-6)
     in_turn = Adam(sampling="in-turn")
-    model = DPAdamRegressor(
+    model = sk.DPAdamRegressor(
         target_bounds=(-1, 1), epsilon=3.0, optimizer=in_turn, accountant=accountant
     )
     model.fit(X, Y[:, 0])
@@ -191,7 +185,7 @@ def test_a_sample_is_not_of_positions(monkeypatch):
     for _ in range(2):
         with record_releases() as released:
             optimizer = Adam(noise_multiplier=1e-3)
-            model = DPAdamClassifier(n_epochs=1, optimizer=optimizer)
+            model = sk.DPAdamClassifier(n_epochs=1, optimizer=optimizer)
             model.set_params(classes=[False, True]).fit(X, y)
         seen.append(released["gradients"][0])
     # Noise is a thousandth of one example: what differs are the samples.

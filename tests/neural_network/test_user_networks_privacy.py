@@ -1,18 +1,10 @@
-"""What private networks of users may depend on: exact tests, with no noise at all.
-
-Releases are replaced by fixed numbers. Whatever else depends on a user then shows in
-the public attributes, in a warning, in the output, or in what was to be released.
-"""
-
-import functools
-import tempfile
-from pathlib import Path
+"""What private networks of users may depend on, exactly: with no noise at all."""
 
 import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
 from release_tools import record_releases
-from user_privacy import PLACES, STRANGERS, USERS, D, data, observed
+from user_privacy import USERS, D, Fits, data
 
 from skdpspectral import LRSMLPRegressor
 from skdpspectral.neural_network import _kernels as networks
@@ -34,27 +26,13 @@ def regressor(name, **parameters):
     return LRSMLPRegressor(**given | SETTINGS[name] | parameters)
 
 
-@functools.cache
-def fit_with(name, what=None):
-    """Return what a fit with a stranger, or none, lets out and what it releases."""
-    place = PLACES[list(STRANGERS).index(what) % len(PLACES)] if what else "end"
-    X, y = data(STRANGERS.get(what), place)
-    with scripted() as asked, tempfile.TemporaryDirectory() as folder:
-        seen = observed(regressor(name), X, y, Path(folder))
-    return seen, asked
+FITS = Fits(regressor)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.filterwarnings("ignore:this LRSMLPRegressor is not private")
 def test_all_that_is_public_is_a_function_of_the_releases(name):
-    alone, asked = fit_with(name)
-    planned = [m.name for m in regressor(name).plan_for(data()[0]).mechanisms]
-    assert list(asked) == planned
-    for what in STRANGERS:
-        seen, asked = fit_with(name, what)
-        assert list(asked) == planned, what
-        for key, value in seen.items():
-            assert value == alone[key], (what, key)
+    FITS.check_that_releases_decide(name)
 
 
 def test_shared_weights_are_steps_of_adam_by_releases_and_their_noise_alone():
@@ -82,17 +60,7 @@ def test_shared_weights_are_steps_of_adam_by_releases_and_their_noise_alone():
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.filterwarnings("ignore:this LRSMLPRegressor is not private")
 def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
-    """Given one transcript, to the last bit: the sum with a user is the sum without
-    plus what the user would release alone; all within what is charged."""
-    model, (_, without) = regressor(name, verbose=0), fit_with(name)
-    moves = dict.fromkeys(without, 0.0)
-    for what, stranger in STRANGERS.items():
-        with scripted() as alone:
-            model.fit(*data(stranger, users={}))
-        for key, value in fit_with(name, what)[1].items():
-            change = value - without[key]
-            np.testing.assert_array_equal(change, alone[key], err_msg=f"{what} {key}")
-            moves[key] = max(moves[key], np.linalg.norm(change))
+    model, moves = FITS.moves(name)
     for mechanism in model.privacy_.mechanisms:
         one_user = mechanism.charged_sensitivity
         one_user /= 1 + (model.neighbors == "replace-one")

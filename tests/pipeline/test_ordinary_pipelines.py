@@ -84,10 +84,7 @@ MODELS = {
         ),
         1,
     ),
-    "a slice of names": (
-        ColumnTransformer([("a", DPPCA(4), slice("a", "d"))]),
-        1,
-    ),
+    "a slice of names": (ColumnTransformer([("a", DPPCA(4), slice("a", "d"))]), 1),
     "a selector": (
         make_pipeline(
             ColumnTransformer(
@@ -97,10 +94,7 @@ MODELS = {
         ),
         2,
     ),
-    "no columns": (
-        make_pipeline(columns(("none", DPPCA(1), [])), DPPCA(4)),
-        2,
-    ),
+    "no columns": (make_pipeline(columns(("none", DPPCA(1), [])), DPPCA(4)), 2),
     "samples": (make_pipeline(columns(), classifier(batch_size=50)), 2),
     "a private pipeline": (
         make_private_pipeline(

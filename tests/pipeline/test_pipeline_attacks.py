@@ -11,14 +11,11 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
+from ledger_tools import refused
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    Normalizer,
-    PolynomialFeatures,
-)
+from sklearn.preprocessing import FunctionTransformer, Normalizer, PolynomialFeatures
 
 import skdpspectral
 from skdpspectral import (
@@ -260,10 +257,7 @@ def test_numpy_tells_of_no_value_in_a_branch(n_jobs):
 
 @pytest.mark.parametrize(
     ("step", "error"),
-    [
-        (Normalizer(), "ValueError"),
-        (PolynomialFeatures(2), "ValueError"),
-    ],
+    [(Normalizer(), "ValueError"), (PolynomialFeatures(2), "ValueError")],
 )
 @pytest.mark.parametrize("nested", [False, True])
 def test_errors_of_other_steps_quote_no_value(step, error, nested):
@@ -365,10 +359,6 @@ def test_a_missing_integer_changes_no_other_row(dtype):
                 scoring=lambda *_: 0.0,
             ),
         ):
-            with (
-                PrivacyAccountant() as accountant,
-                pytest.raises(ValueError, match="convert them to float64 first"),
-            ):
+            with refused("convert them to float64 first") as accountant, accountant:
                 model.fit(rows)
-            assert accountant.ledger == ()
     make_private_pipeline(Normalizer(), DPPCA(1)).fit(rows.cast(pl.Float64))

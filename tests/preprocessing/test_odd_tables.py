@@ -8,16 +8,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from skdpspectral import (
-    DPPCA,
-    DPMatrixFactorization,
-    DPRidge,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    NoisyFitWarning,
-    PrivacyAccountant,
-)
+import skdpspectral as sk
 from skdpspectral._statistics.windows import ScaleWindows
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -34,17 +25,17 @@ def rare_ones(n=1000, p=10, seed=0):
 @pytest.mark.filterwarnings("ignore::skdpspectral.NoisyFitWarning")
 def test_no_scale_sends_rows_far_away():
     X = rare_ones()
-    model = DPStandardScaler(epsilon=1.0, noise_seed=0).fit(X)
+    model = sk.DPStandardScaler(epsilon=1.0, noise_seed=0).fit(X)
     model.scale_[:], model.unseen_features_[:] = 6.6e-39, False
     assert np.abs(model.transform(X)).max() == 30.0
-    keeping = DPStandardScaler(epsilon=0.01, unseen="keep", noise_seed=0).fit(X)
+    keeping = sk.DPStandardScaler(epsilon=0.01, unseen="keep", noise_seed=0).fit(X)
     assert keeping.unseen_features_.all()
     np.testing.assert_array_equal(keeping.transform(1e9 * X), 1e9 * X)
 
 
 def test_without_noise_nothing_is_cut():
     X = np.append(np.zeros(9999), 1e9)[:, None] + np.arange(1e4)[:, None]
-    model = DPStandardScaler(epsilon=None).fit(X)
+    model = sk.DPStandardScaler(epsilon=None).fit(X)
     assert np.abs(model.transform(X)).max() > 50.0
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)), X)
 
@@ -52,7 +43,7 @@ def test_without_noise_nothing_is_cut():
 @pytest.mark.filterwarnings("ignore::skdpspectral.NoisyFitWarning")
 def test_vectors_of_tables_are_cut_as_well():
     X = pd.DataFrame({"a": np.random.default_rng(0).normal(size=4000)})
-    model = DPTableVectorizer(epsilon=1.0, noise_seed=0).fit(X)
+    model = sk.DPTableVectorizer(epsilon=1.0, noise_seed=0).fit(X)
     made = model.transform(pd.DataFrame({"a": [1e30, -1e30, np.nan]}))
     np.testing.assert_array_equal(made, [[30.0], [-30.0], [0.0]])
 
@@ -75,7 +66,7 @@ def test_few_large_values_keep_their_scale(epsilon, seed):
     X = rng.normal(size=(20_000, 14))
     gains = np.where(rng.random(len(X)) < 0.08, rng.lognormal(8.5, 1.2, len(X)), 0.0)
     X[:, 0] = np.where(rng.random(len(X)) < 0.005, 99_999.0, gains)
-    model = DPStandardScaler(epsilon=epsilon, noise_seed=seed).fit(X)
+    model = sk.DPStandardScaler(epsilon=epsilon, noise_seed=seed).fit(X)
     assert not model.unseen_features_[0]
     assert 0.1 < model.scale_[0] / X[:, 0].std() < 10.0
 
@@ -86,11 +77,11 @@ def test_few_large_values_keep_their_scale(epsilon, seed):
 @pytest.mark.parametrize(
     ("model", "consequence"),
     [
-        (DPStandardScaler(noise_seed=0), "transform returns 0 for them"),
-        (DPStandardScaler(unseen="keep", noise_seed=0), "transform does not scale"),
-        (DPTableVectorizer(noise_seed=0), "transform returns 0 for them"),
-        (DPRidge(noise_seed=0), "their coefficients are 0"),
-        (DPRidgeClassifier(classes=[0, 1], noise_seed=0), "coefficients are 0"),
+        (sk.DPStandardScaler(noise_seed=0), "transform returns 0 for them"),
+        (sk.DPStandardScaler(unseen="keep", noise_seed=0), "transform does not scale"),
+        (sk.DPTableVectorizer(noise_seed=0), "transform returns 0 for them"),
+        (sk.DPRidge(noise_seed=0), "their coefficients are 0"),
+        (sk.DPRidgeClassifier(classes=[0, 1], noise_seed=0), "coefficients are 0"),
     ],
     ids=repr,
 )
@@ -99,14 +90,14 @@ def test_the_number_of_unseen_features_is_said(model, consequence):
     X = rng.normal(size=(20_000, 5)) + rng.normal(size=(20_000, 1))
     X[:, 2:4] = 7.0
     y = (X[:, 0] > 0.0).astype(float)
-    with pytest.warns(NoisyFitWarning, match="noise hides 2 of 5") as caught:
+    with pytest.warns(sk.NoisyFitWarning, match="noise hides 2 of 5") as caught:
         model.fit(X, y)
     (said,) = (w for w in caught if "noise hides" in str(w.message))
     assert consequence in str(said.message)
     assert said.filename == __file__
     assert model.unseen_features_.sum() == 2
     with warnings.catch_warnings():
-        warnings.simplefilter("error", NoisyFitWarning)
+        warnings.simplefilter("error", sk.NoisyFitWarning)
         model.set_params(epsilon=None).fit(X, y)
 
 
@@ -125,8 +116,8 @@ def test_the_number_of_unseen_features_is_said(model, consequence):
     ids=lambda value: str(getattr(value, "dtype", "")),
 )
 def test_given_categories_that_cannot_occur_are_refused(column, texts):
-    accountant = PrivacyAccountant()
-    model = DPTableVectorizer(categories={"a": texts}, accountant=accountant)
+    accountant = sk.PrivacyAccountant()
+    model = sk.DPTableVectorizer(categories={"a": texts}, accountant=accountant)
     with pytest.raises(ValueError, match=r"no value of column 'a'.*astype\(str\)"):
         model.fit(pd.DataFrame({"a": column}))
     assert not len(accountant.ledger)
@@ -147,12 +138,12 @@ def test_given_categories_that_cannot_occur_are_refused(column, texts):
     "named", [{"categories": {"a": "find"}}, {"user_feature": "a"}]
 )
 def test_dates_and_intervals_are_no_categories_and_no_ids(column, named):
-    accountant = PrivacyAccountant()
+    accountant = sk.PrivacyAccountant()
     X = pd.DataFrame({"a": column})
     with pytest.raises(ValueError, match=r"'a' .*dtype.*astype\(str\)"):
-        DPTableVectorizer(accountant=accountant, **named).fit(X)
+        sk.DPTableVectorizer(accountant=accountant, **named).fit(X)
     assert not len(accountant.ledger)
-    texts = DPTableVectorizer(epsilon=None, **named).fit(X.astype(str))
+    texts = sk.DPTableVectorizer(epsilon=None, **named).fit(X.astype(str))
     with pytest.raises(ValueError, match=r"'a' .*dtype"):
         texts.transform(X)
 
@@ -161,8 +152,10 @@ def test_dates_and_intervals_are_no_categories_and_no_ids(column, named):
 def test_numbers_among_objects_are_warned_of(make):
     numbers = list(map(make, np.random.default_rng(0).normal(size=2000).round(4)))
     X = pd.DataFrame({"a": pd.Series([None, *numbers], dtype=object)})
-    with pytest.warns(NoisyFitWarning, match=r"rare or missing in 'a'.*pd.to_numeric"):
-        DPTableVectorizer(noise_seed=0).fit(X)
+    with pytest.warns(
+        sk.NoisyFitWarning, match=r"rare or missing in 'a'.*pd.to_numeric"
+    ):
+        sk.DPTableVectorizer(noise_seed=0).fit(X)
 
 
 # -- forms that are refused, and parts that are aligned --------------------------------
@@ -190,15 +183,15 @@ def malformed(kind):
 @pytest.mark.parametrize(
     "model",
     [
-        DPPCA(2),
-        DPStandardScaler(with_mean=False),
-        DPMatrixFactorization(items=range(8)),
+        sk.DPPCA(2),
+        sk.DPStandardScaler(with_mean=False),
+        sk.DPMatrixFactorization(items=range(8)),
     ],
     ids=lambda model: type(model).__name__,
 )
 def test_indices_out_of_range_are_refused_before_the_charge(model, kind):
-    X, accountant = malformed(kind), PrivacyAccountant()
-    if isinstance(model, DPMatrixFactorization):
+    X, accountant = malformed(kind), sk.PrivacyAccountant()
+    if isinstance(model, sk.DPMatrixFactorization):
         model.set_params(items=range(8), rating_range=(0, 1))
         if kind == "bsr":
             return
@@ -212,13 +205,13 @@ def test_pointers_out_of_range_end_no_process(pointer):
     X = scattered(50, "csr")
     X.indptr[7] = pointer
     with pytest.raises(ValueError, match="indices do not fit its shape"):
-        DPPCA(2).fit(X)
+        sk.DPPCA(2).fit(X)
 
 
 def test_a_check_of_indices_changes_nothing():
     X = scattered(500, "csr")
     X.data, X.indices = np.append(X.data, 1.0), np.append(X.indices, 99)
-    DPStandardScaler(with_mean=False, epsilon=None).fit(X)
+    sk.DPStandardScaler(with_mean=False, epsilon=None).fit(X)
     assert len(X.data) == X.indptr[-1] + 1
 
 
@@ -230,6 +223,6 @@ def test_targets_of_small_files_are_aligned(tmp_path):
     for part in range(8):
         X[part * 50 :][:50].to_parquet(tmp_path / f"{part}.parquet")
     table = frames.read_parquet(tmp_path)
-    found = DPRidge(epsilon=None).fit(table[list("abcd")], table["y"]).coef_
-    here = DPRidge(epsilon=None).fit(X[list("abcd")], X["y"]).coef_
+    found = sk.DPRidge(epsilon=None).fit(table[list("abcd")], table["y"]).coef_
+    here = sk.DPRidge(epsilon=None).fit(X[list("abcd")], X["y"]).coef_
     np.testing.assert_allclose(found, here, atol=1e-8)

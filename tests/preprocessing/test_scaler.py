@@ -7,13 +7,14 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from ledger_tools import refused
 from scaler_tools import ManyRowsScaler
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 from sliced_rows import SlicedTable
 
-from skdpspectral import DPStandardScaler, PrivacyAccountant, PrivacyLeakWarning
+from skdpspectral import DPStandardScaler, PrivacyLeakWarning
 from skdpspectral._statistics.feature_scales import FeatureMoments, Spreads
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.mechanisms import Gaussian
@@ -278,10 +279,8 @@ def test_frames_of_sparse_columns_are_not_filled():
     """Nor are their means forgotten, as those of a matrix would be."""
     X = np.random.default_rng(0).standard_normal((5000, 3))
     frame = pd.DataFrame(X).astype(pd.SparseDtype(float, 0.0))
-    accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match="set with_mean=False"):
+    with refused("set with_mean=False") as accountant:
         DPStandardScaler(accountant=accountant).fit(frame)
-    assert len(accountant.ledger) == 0
     with pytest.raises(ValueError, match="subtracting means would fill its zeros"):
         fitted(X).transform(frame)
 
@@ -320,11 +319,7 @@ def test_few_rows_are_warned_of_by_public_numbers():
 
 # -- plan and ledger -------------------------------------------------------------------
 
-SETTINGS = {
-    "both": {},
-    "no mean": {"with_mean": False},
-    "bounds": {"bounds": (-1, 1)},
-}
+SETTINGS = {"both": {}, "no mean": {"with_mean": False}, "bounds": {"bounds": (-1, 1)}}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

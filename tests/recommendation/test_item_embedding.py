@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from ledger_tools import refused
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
 from skdpspectral.recommendation import _kernels as user_item
@@ -201,10 +202,7 @@ def test_the_container_of_the_catalog_makes_no_difference(container, kind, tmp_p
     ids = [kind(j) for j in (3, 1, 2)]
     X = np.array([[0, ids[0]], [0, ids[2]], [1, ids[1]]], dtype=object)
     model = DPItemEmbedding(
-        2,
-        items=CATALOGS[container](ids),
-        noise_seed=0,
-        rating_range=(1, 5),
+        2, items=CATALOGS[container](ids), noise_seed=0, rating_range=(1, 5)
     )
     model.fit(X, [5, 1, 2])
     wanted = DPItemEmbedding(2, items=ids, noise_seed=0, rating_range=(1, 5)).fit(
@@ -246,7 +244,6 @@ def test_features_in_another_order_than_the_items_are_refused(model):
     table = pd.DataFrame(np.eye(3), index=["c", "a", "b"])
     X, y = [["u", "a"], ["u", "b"], ["v", "c"]], [1.0, 2.0, 3.0]
     model.set_params(items=["a", "b", "c"], item_features=table)
-    with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="order"):
+    with refused("order") as accountant, accountant:
         model.fit(X, y)
-    assert len(accountant.ledger) == 0
     model.set_params(item_features=table.loc[["a", "b", "c"]]).fit(X, y)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from containers import read_only
 from scipy import sparse
 from sklearn.base import clone
 
@@ -19,13 +20,7 @@ without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWa
 
 def model(**parameters):
     return DPItemEmbedding(
-        2,
-        **{
-            "items": CATALOG,
-            "noise_seed": 0,
-            "rating_range": (1, 5),
-            **parameters,
-        },
+        2, **{"items": CATALOG, "noise_seed": 0, "rating_range": (1, 5), **parameters}
     )
 
 
@@ -36,11 +31,6 @@ def expected_rows():
     unknown[:2] = fitted.item_embeddings_[:, :2].mean(axis=0)
     rows = np.vstack([fitted.item_embeddings_, unknown])[[0, 1, 0, 2, 3]]
     return np.column_stack([IDS[:, 0], rows])
-
-
-def read_only(X):
-    X.flags.writeable = False
-    return X
 
 
 pytestmark = [

@@ -22,13 +22,10 @@ from ratings_privacy import (
 from skdpspectral import DPMatrixFactorization
 from skdpspectral.recommendation._kernels import STEP
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")]
 FEATURES = np.array([[1.0, 0], [0, 1], [1, 1], [0, 0], [0.5, 0]])
 RELEASES = ["offsets", "residuals", "factors"]
 OF_CLICKS = ["clicks", "pairs"]
-
 
 # Ratings of one user, of items 0 to 4 of the catalog and of others.
 HOSTILE = HOSTILE | {
@@ -225,7 +222,6 @@ MODULES = (
     "recommendation._estimators",
 )
 
-
 ANSWERS = "recommendation._kernels"
 MODEL = "recommendation._item_models"
 MUTANTS = {
@@ -291,10 +287,7 @@ MUTANTS = {
     "head by the exact number of users": (
         check_sums,
         MODEL,
-        (
-            "n_head = found.head_size(self.most_head)",
-            "n_head = 2 + rows.n_users % 3",
-        ),
+        ("n_head = found.head_size(self.most_head)", "n_head = 2 + rows.n_users % 3"),
     ),
     "head by the exact counts": (
         check_sums,
@@ -399,7 +392,6 @@ MUTANTS = {
         ),
     ),
 }
-
 
 test_a_planted_mistake_is_caught, test_an_unchanged_copy_passes = planted_mistakes(
     DPMatrixFactorization, MODULES, CHECKS, MUTANTS

@@ -23,17 +23,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpspectral import (
-    DPPCA,
-    DPCovariance,
-    DPRidge,
-    DPRidgeClassifier,
-    DPTableVectorizer,
-    JMECovariance,
-    LRSRegressor,
-    PrivacyAccountant,
-    SpikedPCA,
-)
+import skdpspectral as sk
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.audit import privacy_report
 
@@ -42,18 +32,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:columns of X besides users:UserWarning"),
 ]
 
-
 # What is not among these counts as a leak.
 ENTERED = ("Pipeline", "FeatureUnion", "ColumnTransformer", "FrozenEstimator")
 
 # Of so few rows they release constants.
-ONE_VALUE = (DPRidge, DPRidgeClassifier)
+ONE_VALUE = (sk.DPRidge, sk.DPRidgeClassifier)
 
 
 def test_every_estimator_is_composed():
     """But for two that map no rows, and one that needs rows of a model."""
     composed = {type(estimator) for estimator in ESTIMATORS}
-    assert composed | {DPCovariance, JMECovariance, SpikedPCA} == set(CLASSES)
+    assert composed | {sk.DPCovariance, sk.JMECovariance, sk.SpikedPCA} == set(CLASSES)
 
 
 @pytest.mark.sampled(6)
@@ -61,7 +50,7 @@ def test_every_estimator_is_composed():
 def test_each_fit_is_charged_once_and_none_is_seeded(name, estimator):
     composition = COMPOSITIONS[name]
     model = composition.of(estimator)
-    with PrivacyAccountant() as accountant:
+    with sk.PrivacyAccountant() as accountant:
         made = composition.make(model, clone(model))
         made.fit(X, target_of(name))
         composition.output(made)  # which costs nothing
@@ -81,7 +70,7 @@ def test_each_fit_is_charged_once_and_none_is_seeded(name, estimator):
 )
 def test_its_output_is_that_of_its_steps_one_by_one(name, estimator):
     composition, y = COMPOSITIONS[name], target_of(name)
-    with PrivacyAccountant() as accountant:
+    with sk.PrivacyAccountant() as accountant:
         model, other = (seeded(composition.of(estimator), seed) for seed in (0, 1))
         made = composition.make(clone(model), clone(other)).fit(X, y)
         found = composition.output(made)
@@ -99,7 +88,7 @@ def test_the_report_sees_into_it(name, estimator):
     model, leaking = (composition.of(estimator) for _ in range(2))
     names = [n for n in leaking.get_params() if n.rpartition("__")[2] == "epsilon"]
     leaking.set_params(**dict.fromkeys(names))
-    with PrivacyAccountant():
+    with sk.PrivacyAccountant():
         made = [composition.make(one, clone(one)) for one in (model, leaking)]
     kind = type(estimator).__name__
     whole, broken = (
@@ -115,7 +104,7 @@ def test_the_report_sees_into_it(name, estimator):
     # Positions of ids are other columns behind a choice of columns, and only there.
     ids = ("user_feature", "client_feature")
     takes_ids = any(hasattr(estimator, feature) for feature in ids)
-    takes_ids &= not isinstance(estimator, DPTableVectorizer)
+    takes_ids &= not isinstance(estimator, sk.DPTableVectorizer)
     assert bool(moved) == (name == "ColumnTransformer" and takes_ids)
 
 
@@ -126,7 +115,7 @@ def test_weights_of_rows_are_refused_by_name_at_no_cost(estimator):
     # A parameter of that name would make ensembles send weights.
     assert not has_fit_parameter(model, "sample_weight")
     said = f"{type(model).__name__}.fit does not accept sample_weight: .*every row"
-    with PrivacyAccountant() as accountant:
+    with sk.PrivacyAccountant() as accountant:
         with pytest.raises(TypeError, match=said):
             model.fit(X, Y, sample_weight=weights)
         with pytest.raises(TypeError, match="sample_weight"):
@@ -138,10 +127,10 @@ def test_weights_of_rows_are_refused_by_name_at_no_cost(estimator):
     assert not hasattr(model, "privacy_")
 
 
-@pytest.mark.parametrize("cls", [DPPCA, JMECovariance, LRSRegressor])
+@pytest.mark.parametrize("cls", [sk.DPPCA, sk.JMECovariance, sk.LRSRegressor])
 def test_a_seed_that_the_user_asked_for_is_kept_and_warned_of(cls):
     model = cls(noise_seed=0)
-    if cls is LRSRegressor:
+    if cls is sk.LRSRegressor:
         model.set_params(user_feature=0)
     with pytest.warns(UserWarning, match="noise_seed is given"):
         make_pipeline(model).fit(X, Y)

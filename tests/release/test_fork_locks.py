@@ -8,12 +8,12 @@ import functools
 import importlib
 import os
 import pkgutil
-import signal
 import threading
 import time
 
 import numpy as np
 import pytest
+from forked_python import wait_for
 
 import skdpspectral
 from skdpspectral import DPPCA
@@ -54,19 +54,6 @@ def shared_locks():
                 if isinstance(inner, LOCKS):
                     found[f"{module.__name__}.{value.__name__}.{attribute}"] = inner
     return found
-
-
-def wait_for(child):
-    """Return the exit code of a child, or None after having ended one that hangs."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
 
 
 @pytest.mark.parametrize("name", sorted(shared_locks()))

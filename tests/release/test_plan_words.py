@@ -186,10 +186,7 @@ NOISY = {
         lambda: DPAdamRegressor(target_bounds=(-3, 3)).fit(rows(50), rows(50)[:, 0]),
         "6 weights at this budget",
     ),
-    "table": (
-        lambda: DPTableVectorizer(epsilon=0.1).fit(rows(50)),
-        "private scales",
-    ),
+    "table": (lambda: DPTableVectorizer(epsilon=0.1).fit(rows(50)), "private scales"),
 }
 
 

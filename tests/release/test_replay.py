@@ -381,10 +381,7 @@ def test_others_whose_models_move_are_found(monkeypatch):
     monkeypatch.setattr(LRSRegressor, "fit", wrong)
     monkeypatch.setattr(LRSRegressor, "predict", predict)
     found = tally(cases).found
-    assert {one.what for one in found} == {
-        "predictions of others",
-        "private _n_users",
-    }
+    assert {one.what for one in found} == {"predictions of others", "private _n_users"}
 
 
 def test_a_deal_of_users_by_their_order_is_found(monkeypatch):

@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 from statement_tools import two_analysts
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    PrivacyAccountant,
-    statement,
-)
+from skdpspectral import DPPCA, DPAdamClassifier, PrivacyAccountant, statement
 from skdpspectral.statements._command import main
 from skdpspectral.statements._facts import facts_in, ledger_facts
 from skdpspectral.statements._statement import Statement

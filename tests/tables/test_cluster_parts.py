@@ -8,18 +8,7 @@ import pytest
 from cluster_tools import check_same, outcome, quiet
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpspectral import (
-    DPPCA,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPRidge,
-    DPTableVectorizer,
-    FederatedDPPCA,
-    LRSMLPRegressor,
-    LRSRegressor,
-    PrivacyAccountant,
-    SparseDPPCA,
-)
+import skdpspectral as sk
 from skdpspectral._tables.columns import joined_ids
 from skdpspectral._tables.files import Sent, _applied, _sums_of_pool
 from skdpspectral.pipeline import make_private_pipeline
@@ -62,20 +51,20 @@ def halves(frame, second):
 
 
 def fit_regression(targets, users=USERS, rows=X, **how):
-    return LRSRegressor(1, 1, **how).fit(rows, targets, users=users)
+    return sk.LRSRegressor(1, 1, **how).fit(rows, targets, users=users)
 
 
 def fit_ridge(targets, **how):
-    return DPRidge(**how).fit(ROWS, targets)
+    return sk.DPRidge(**how).fit(ROWS, targets)
 
 
 def fit_items(targets, **how):
     frame = dd.from_pandas(RATINGS[["user", "item"]], npartitions=2)
-    return DPItemEmbedding(**HOW, **how).fit(frame, targets)
+    return sk.DPItemEmbedding(**HOW, **how).fit(frame, targets)
 
 
 def refused(fit, *data, match, charged=0, error=ValueError):
-    accountant = PrivacyAccountant()
+    accountant = sk.PrivacyAccountant()
     with quiet(), pytest.raises(error, match=match) as caught:
         fit(*data, accountant=accountant)
     assert len(accountant.ledger) == charged
@@ -115,7 +104,7 @@ def test_ids_of_another_form_and_tables_without_rows_cost_nothing():
     frame = dd.from_pandas(FRAME, npartitions=2)
 
     def fit(X, *, accountant):
-        DPPCA(1, accountant=accountant).fit(X)
+        sk.DPPCA(1, accountant=accountant).fit(X)
 
     refused(fit, frame[frame.user > N], match=r"0 sample\(s\)")
 
@@ -123,11 +112,11 @@ def test_ids_of_another_form_and_tables_without_rows_cost_nothing():
 @pytest.mark.parametrize(
     "model",
     [
-        FederatedDPPCA(1, client_feature=0),
-        LRSRegressor(1, 1, user_feature=0),
-        SparseDPPCA(1),
-        LRSMLPRegressor(1, 0.1, user_feature=0),
-        DPTableVectorizer(),
+        sk.FederatedDPPCA(1, client_feature=0),
+        sk.LRSRegressor(1, 1, user_feature=0),
+        sk.SparseDPPCA(1),
+        sk.LRSMLPRegressor(1, 0.1, user_feature=0),
+        sk.DPTableVectorizer(),
     ],
 )
 def test_estimators_of_rows_in_memory_refuse_clusters_before_the_charge(model):
@@ -138,7 +127,7 @@ def test_estimators_of_rows_in_memory_refuse_clusters_before_the_charge(model):
 
 
 @pytest.mark.parametrize("step", ["passthrough", FunctionTransformer()])
-@pytest.mark.parametrize("last", [DPTableVectorizer(), DPPCA(1)])
+@pytest.mark.parametrize("last", [sk.DPTableVectorizer(), sk.DPPCA(1)])
 def test_pipelines_begin_with_a_step_that_reads_clusters(step, last):
     def fit(X, *, accountant):
         make_private_pipeline(step, last, accountant=accountant).fit(X)
@@ -154,7 +143,7 @@ def test_columns_in_another_order_are_not_taken_for_each_other():
     frame = halves(FRAME, lambda part: part[["c", "b", "a", "user"]])
 
     def fit(X, *, accountant):
-        DPPCA(1, accountant=accountant).fit(X)
+        sk.DPPCA(1, accountant=accountant).fit(X)
 
     refused(fit, frame, match="a part has different columns")
 
@@ -175,7 +164,7 @@ def test_no_reading_of_a_part_quotes_what_it_finds(n_reads):
         quiet(),
         pytest.raises(ValueError, match=r"workers' logs|could not convert") as caught,
     ):
-        DPPCA(1).fit(frame, Y)
+        sk.DPPCA(1).fit(frame, Y)
     assert "SECRET" not in str(caught.value)
 
 
@@ -189,11 +178,11 @@ def test_predictions_of_rows_on_a_cluster_quote_nothing():
     rows = ROWS.map_blocks(fail, dtype=float, meta=np.empty((0, 0)))
     frame = dd.from_pandas(RATINGS, npartitions=2)
     with quiet():
-        rated = DPMatrixFactorization(**HOW).fit(frame)
+        rated = sk.DPMatrixFactorization(**HOW).fit(frame)
         frame = frame.map_partitions(fail, meta=RATINGS[:0])
         calls = [
             lambda: rated.predict(frame),
-            lambda: DPPCA(1).fit(X).transform(rows),
+            lambda: sk.DPPCA(1).fit(X).transform(rows),
         ]
     for call in calls:
         with quiet(), pytest.raises(ValueError, match=re.escape("(ValueError)")) as e:
@@ -211,7 +200,7 @@ def test_floats_among_whole_numbers_are_not_cut():
 
     true = pd.concat([whole[: N // 2].astype(float), whole[N // 2 :] * 0.5])
     with quiet():
-        pca = DPPCA(noise_seed=1)
+        pca = sk.DPPCA(noise_seed=1)
         halved = told(lambda part: part * 0.5)
         check_same(outcome(pca, true.to_numpy()), outcome(pca, halved))
         with pytest.raises(ValueError, match="contains infinity"):
@@ -231,11 +220,11 @@ def test_ids_of_fewer_or_more_rows_are_refused():
 
 def test_ids_of_other_kinds_in_other_parts_are_no_ids():
     """As in memory: numpy would make two users one, 1 and "1"."""
-    accountant = PrivacyAccountant()
+    accountant = sk.PrivacyAccountant()
     for name in ("user", "item"):
         whole = RATINGS.assign(**{name: RATINGS[name].astype(object)})
         mixed = halves(whole, lambda part, n=name: part.assign(**{n: part[n].map(str)}))
-        model = DPMatrixFactorization(**HOW, accountant=accountant)
+        model = sk.DPMatrixFactorization(**HOW, accountant=accountant)
         with (
             quiet(),
             pytest.raises(ValueError, match=f"{name}_feature .*(one kind|numbers)"),

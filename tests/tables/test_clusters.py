@@ -8,15 +8,9 @@ import os
 import numpy as np
 import pytest
 from cluster_tools import check_public, check_same, outcome, quiet
+from ledger_tools import refused
 
-from skdpspectral import (
-    DPPCA,
-    DPCovariance,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPStandardScaler,
-    PrivacyAccountant,
-)
+import skdpspectral as sk
 from skdpspectral._linalg.walks import (
     BLOCKS_TOGETHER,
     RowWalk,
@@ -64,7 +58,7 @@ def on_cluster(rows, parts=None):
 
 
 def ratings(kind, frame=RATINGS):
-    if kind is DPMatrixFactorization:
+    if kind is sk.DPMatrixFactorization:
         return (frame,)
     return frame[["user_id", "item_id"]], frame["rating"]
 
@@ -72,16 +66,16 @@ def ratings(kind, frame=RATINGS):
 def fits():
     """Estimators with what they are fitted to in memory, and on a cluster."""
     for name, parameters in PCA.items():
-        yield f"pca {name}", DPPCA(noise_seed=SEED, **parameters), (X,), (X,), {}
+        yield f"pca {name}", sk.DPPCA(noise_seed=SEED, **parameters), (X,), (X,), {}
     yield "spiked", SpikedPCA(noise_seed=SEED, **MODEL), (X,), (X,), {}
-    yield "covariance", DPCovariance(noise_seed=SEED), (X,), (X,), {}
+    yield "covariance", sk.DPCovariance(noise_seed=SEED), (X,), (X,), {}
     for parameters in ({}, {"with_mean": False}, {"bounds": (-9, 9)}):
-        scaler = DPStandardScaler(noise_seed=SEED, **parameters)
+        scaler = sk.DPStandardScaler(noise_seed=SEED, **parameters)
         yield f"scaler {parameters}", scaler, (X,), (X,), {}
     stars = {"rating_range": (1, 5)}
-    kinds = [(DPMatrixFactorization, stars)]
-    kinds += [(DPMatrixFactorization, {"implicit": True})]
-    kinds += [(DPItemEmbedding, {"method": "residuals", **stars})]
+    kinds = [(sk.DPMatrixFactorization, stars)]
+    kinds += [(sk.DPMatrixFactorization, {"implicit": True})]
+    kinds += [(sk.DPItemEmbedding, {"method": "residuals", **stars})]
     for kind, parameters in kinds:
         model = kind(items=DATA.item_ids, noise_seed=SEED, **parameters)
         frame = dd.from_pandas(RATINGS, npartitions=3)
@@ -193,10 +187,12 @@ def test_ratings_are_predicted_and_embedded_of_rows_that_are_brought_here():
     items = DATA.item_ids
     frame = dd.from_pandas(RATINGS, npartitions=3)
     with quiet():
-        model = DPMatrixFactorization(
+        model = sk.DPMatrixFactorization(
             items=items, noise_seed=1, rating_range=(1, 5)
         ).fit(RATINGS)
-        embedding = DPItemEmbedding(2, items=items, noise_seed=1, rating_range=(1, 5))
+        embedding = sk.DPItemEmbedding(
+            2, items=items, noise_seed=1, rating_range=(1, 5)
+        )
         embedding.fit(RATINGS, RATINGS["rating"])
         np.testing.assert_array_equal(model.predict(frame), model.predict(RATINGS))
         assert model.score(frame) == model.score(RATINGS)
@@ -212,7 +208,7 @@ def test_ratings_of_strings_and_repeated_items():
     frame = pd.concat([RATINGS, RATINGS.iloc[::3].assign(rating=1)])
     frame = frame.assign(user_id=[f"u{user}" for user in frame.user_id])
     frame = frame.reset_index(drop=True)
-    model = DPMatrixFactorization(
+    model = sk.DPMatrixFactorization(
         items=DATA.item_ids, noise_seed=1, rating_range=(1, 5)
     )
     with quiet():
@@ -237,8 +233,8 @@ def failing(block):
     ],
 )
 def test_failures_are_charged_once_and_quote_nothing(data, message):
-    accountant = PrivacyAccountant()
-    pca = DPPCA(accountant=accountant)
+    accountant = sk.PrivacyAccountant()
+    pca = sk.DPPCA(accountant=accountant)
     with quiet(), pytest.raises(ValueError, match=message) as caught:
         pca.fit(data)
     assert caught.value.__cause__ is caught.value.__context__ is None
@@ -257,10 +253,8 @@ def test_failures_are_charged_once_and_quote_nothing(data, message):
     ],
 )
 def test_a_wrong_form_is_not_charged(data, message):
-    accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match=message):
-        DPPCA(accountant=accountant).fit(data)
-    assert len(accountant.ledger) == 0
+    with refused(message) as accountant:
+        sk.DPPCA(accountant=accountant).fit(data)
 
 
 # -- the bound of sums -----------------------------------------------------------------
@@ -336,15 +330,12 @@ def dying(block, marks=None):
 def test_a_worker_that_dies_in_mid_fit(tmp_path):
     """The fit completes, with the same releases; it is charged once."""
     distributed = pytest.importorskip("dask.distributed")
-    accountant = PrivacyAccountant()
-    pca = DPPCA(center="none", noise_seed=SEED, accountant=accountant)
+    accountant = sk.PrivacyAccountant()
+    pca = sk.DPPCA(center="none", noise_seed=SEED, accountant=accountant)
     with quiet():
-        wanted = DPPCA(center="none", noise_seed=SEED).fit(OWN)
+        wanted = sk.DPPCA(center="none", noise_seed=SEED).fit(OWN)
         how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-        with (
-            dask.config.set(scheduler=None),
-            distributed.Client(processes=True, **how),
-        ):
+        with dask.config.set(scheduler=None), distributed.Client(processes=True, **how):
             # What a block is like is said: it is not to be tried in this process.
             known = {"dtype": float, "meta": np.empty((0, 0))}
             data = on_cluster(OWN).map_blocks(dying, marks=str(tmp_path), **known)

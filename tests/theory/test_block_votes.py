@@ -68,8 +68,7 @@ def test_the_cost_is_that_of_the_formula(epsilon):
     with mpmath.workdps(60):
         share = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon) / 2))
         exact = mpmath.findroot(
-            lambda z: mpmath.log(mpmath.ncdf(z) / share),
-            stats.norm.ppf(float(share)),
+            lambda z: mpmath.log(mpmath.ncdf(z) / share), stats.norm.ppf(float(share))
         )
     found = ExponentialMechanism("choice", epsilon, 3).mu
     assert -2 * exact <= found <= -2 * exact * (1 + mpmath.mpf(2) ** -40) + 2**-47

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 from release_tools import Release, record_releases
 
-from skdpspectral import (
-    DPPCA,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    LRSRegressor,
-)
+from skdpspectral import DPPCA, DPItemEmbedding, DPMatrixFactorization, LRSRegressor
 from skdpspectral._linalg.walks import RowWalk, blocked_second_moment, reduce_rows
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
@@ -104,12 +99,7 @@ def _check_stated(plan, stated):
 
 
 @pytest.mark.parametrize(
-    "parameters",
-    [
-        {},
-        {"bounds": (-1, 1)},
-        {"center": "pairs", "epsilon": 50.0},
-    ],
+    "parameters", [{}, {"bounds": (-1, 1)}, {"center": "pairs", "epsilon": 50.0}]
 )
 def test_every_released_number_is_a_multiple_of_its_grid(parameters):
     X = np.random.default_rng(0).uniform(-1, 1, (300, 7))

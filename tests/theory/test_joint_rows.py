@@ -25,7 +25,6 @@ from skdpspectral.sensitivity import (
 
 SIZES = np.array([0.0, 1.0, -1.0, 0.3, 37.0, -1e6, 1e300, 1.7e308, 5e-324])
 
-
 NO_LIMITS = (np.full(3, -np.inf), np.full(3, np.inf))
 
 

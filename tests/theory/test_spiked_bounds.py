@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from ledger_tools import refused
 from scipy.special import log_ndtr
 
 from skdpspectral import (
@@ -98,12 +99,7 @@ def test_statement_1_is_tight_to_first_order():
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("n", "p", "signal"),
-    [
-        (60, 6, (8.0,)),
-        (200, 40, (10.0, 10.0)),
-        (60, 90, (30.0,)),
-        (90, 3, (9.0, 4.0)),
-    ],
+    [(60, 6, (8.0,)), (200, 40, (10.0, 10.0)), (60, 90, (30.0,)), (90, 3, (9.0, 4.0))],
 )
 def test_statement_2_bounds_angles_and_gaps(n, p, signal):
     """At every level, of 1500 sets of rows: within five standard errors of 3 exp(-t).
@@ -294,13 +290,11 @@ FALSE_TO_FIRST_ORDER = [
 def test_what_has_no_bound_is_refused_before_it_is_charged(
     n, p, signal, epsilon, release
 ):
-    accountant = PrivacyAccountant()
     parameters = {**MODEL, "signal_variance": signal, "release": release}
-    pca = SpikedPCA(1, epsilon=epsilon, accountant=accountant, **parameters)
     X = np.random.default_rng(0).standard_normal((n, p))
-    with pytest.raises(ValueError, match=rf"n_samples={n}, .*signal_variance="):
+    with refused(rf"n_samples={n}, .*signal_variance=") as accountant:
+        pca = SpikedPCA(1, epsilon=epsilon, accountant=accountant, **parameters)
         pca.fit(X)
-    assert len(accountant.ledger) == 0
     # Without noise nothing is claimed.
     with pytest.warns(PrivacyLeakWarning):
         pca.set_params(epsilon=None).fit(X)

@@ -15,6 +15,11 @@ def seeded_release(mechanism, seed):
     return Release(plan, None, seed)
 
 
+def draws_of(mechanism, repeats):
+    zeros = np.zeros(mechanism.shape)
+    return (seeded_release(mechanism, seed)("m", zeros) for seed in range(repeats))
+
+
 def test_scaled_triangle_is_an_isometry():
     """Noise std / sqrt(2) off the diagonal is isotropic noise of this vector."""
     rng = np.random.default_rng(0)
@@ -49,12 +54,7 @@ def test_variances_of_diagonal_and_off_diagonal():
 
     order, repeats = 40, 1000
     mechanism = calibrate_gaussian("m", 1.0, 0.5, (order, order), symmetric=True)
-    draws = np.array(
-        [
-            seeded_release(mechanism, seed)("m", np.zeros((order, order)))
-            for seed in range(repeats)
-        ]
-    )
+    draws = np.array(list(draws_of(mechanism, repeats)))
     rows, columns = np.tril_indices(order, -1)
     diagonal = draws[:, np.arange(order), np.arange(order)] / mechanism.noise_std
     off = draws[:, rows, columns] / (mechanism.noise_std / math.sqrt(2))
@@ -73,12 +73,7 @@ def test_variances_of_every_panel():
 
     order, panel, repeats = 192, 64, 30
     mechanism = calibrate_gaussian("m", 1.0, 0.5, (order, order), symmetric=True)
-    draws = np.array(
-        [
-            seeded_release(mechanism, seed)("m", np.zeros((order, order)))
-            for seed in range(repeats)
-        ]
-    )
+    draws = np.array(list(draws_of(mechanism, repeats)))
     rows, columns = np.tril_indices(order)
     scaled = draws[:, rows, columns] / mechanism.noise_std
     scaled[:, rows != columns] *= math.sqrt(2)
@@ -96,14 +91,7 @@ def test_no_two_entries_share_noise():
     order, repeats = 70, 400  # more than one panel
     mechanism = calibrate_gaussian("m", 1.0, 0.5, (order, order), symmetric=True)
     rows, columns = np.tril_indices(order)
-    draws = np.array(
-        [
-            seeded_release(mechanism, seed)("m", np.zeros((order, order)))[
-                rows, columns
-            ]
-            for seed in range(repeats)
-        ]
-    )
+    draws = np.array([m[rows, columns] for m in draws_of(mechanism, repeats)])
     correlation = np.corrcoef(draws, rowvar=False)
     np.fill_diagonal(correlation, 0.0)
     # Each is about N(0, 1/400); 3.1 million pairs, 8 standard errors: 4e-9 in all.

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from pca_tools import rows_of_all_lengths
 from scipy.stats import chi2
 
 from skdpspectral._linalg.walks import RowWalk, Walked
@@ -17,12 +18,6 @@ from skdpspectral.sensitivity import (
     second_moment_sensitivity,
     vote_sensitivity,
 )
-
-
-def rows_of_all_lengths(rng, n, p):
-    """Directions of every kind, lengths from far below to far above any clip."""
-    rows = rng.standard_normal((n, p)) * (rng.random((n, p)) < 0.7)
-    return rows * 10.0 ** rng.uniform(-3, 3, (n, 1))
 
 
 def test_no_replacement_moves_a_cross_moment_further():

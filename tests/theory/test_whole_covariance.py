@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from pca_tools import rows_of_all_lengths
 
 from skdpspectral import DPCovariance
 from skdpspectral._linalg.walks import row_blocks
@@ -18,12 +19,6 @@ from skdpspectral.covariance._covariance import (
 )
 
 POINTS = np.arange(-256, 257) / 32.0
-
-
-def rows_of_all_lengths(rng, n, p):
-    """Directions of every kind, lengths from far below to far above any clip."""
-    rows = rng.standard_normal((n, p)) * (rng.random((n, p)) < 0.7)
-    return rows * 10.0 ** rng.uniform(-3, 3, (n, 1))
 
 
 def released(rows, epsilon, seed=0, center="none"):

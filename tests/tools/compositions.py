@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import (
-    BaggingRegressor,
-    StackingClassifier,
-    VotingRegressor,
-)
+from sklearn.ensemble import BaggingRegressor, StackingClassifier, VotingRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
@@ -20,21 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPRidge,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    FederatedDPPCA,
-    LRSMLPRegressor,
-    LRSRegressor,
-    SparseDPPCA,
-)
+import skdpspectral as sk
 from skdpspectral.linear_model import UserIntercept
 
 # Users (or clients) and items in front, so that one table serves every estimator.
@@ -48,21 +30,17 @@ LABELS = (np.median(Y) < Y).astype(int)
 FOLDS = KFold(2, shuffle=True, random_state=0)
 
 TRANSFORMERS = [
-    DPPCA(1),
-    SparseDPPCA(1, client_feature=0),
-    FederatedDPPCA(1, client_feature=0),
+    sk.DPPCA(1),
+    sk.SparseDPPCA(1, client_feature=0),
+    sk.FederatedDPPCA(1, client_feature=0),
     # Of so few rows it sees nothing: they pass as they are.
-    DPStandardScaler(unseen="keep"),
+    sk.DPStandardScaler(unseen="keep"),
     # Of so few rows it sees no number, and passes ids on.
-    DPTableVectorizer(user_feature=0),
-    DPItemEmbedding(
-        1,
-        user_feature=0,
-        item_feature=1,
-        items=range(5),
-        rating_range=(0, 6),
+    sk.DPTableVectorizer(user_feature=0),
+    sk.DPItemEmbedding(
+        1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
     ),
-    DPItemEmbedding(
+    sk.DPItemEmbedding(
         1,
         method="residuals",
         user_feature=0,
@@ -71,33 +49,33 @@ TRANSFORMERS = [
         rating_range=(0, 6),
     ),
 ]
-REGRESSOR = LRSRegressor(
+REGRESSOR = sk.LRSRegressor(
     1,
     None,
     user_feature=0,
     fit_intercept=UserIntercept(prior=3.0, ridge=5.0, offset_feature=2),
 )
-RECOMMENDER = DPMatrixFactorization(
+RECOMMENDER = sk.DPMatrixFactorization(
     1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
 )
 CLICKS = clone(RECOMMENDER).set_params(implicit=True)
 FEW_STEPS = {"n_rounds": 2, "n_local_steps": 1, "n_own_steps": 2}
 NETWORKS = [
-    DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2),
+    sk.DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2),
     # Of so few rows it releases a constant.
-    DPRidge(alpha=1.0, bounds=(-9, 9), target_bounds=(-9, 9)),
-    DPRidgeClassifier(alpha=1.0, bounds=(-9, 9), classes=[0, 1]),
-    DPAdamClassifier(n_epochs=2, classes=[0, 1]),
-    LRSMLPRegressor(hidden_layer_sizes=2, user_feature=0, **FEW_STEPS),
+    sk.DPRidge(alpha=1.0, bounds=(-9, 9), target_bounds=(-9, 9)),
+    sk.DPRidgeClassifier(alpha=1.0, bounds=(-9, 9), classes=[0, 1]),
+    sk.DPAdamClassifier(n_epochs=2, classes=[0, 1]),
+    sk.LRSMLPRegressor(hidden_layer_sizes=2, user_feature=0, **FEW_STEPS),
 ]
 REGRESSORS = (
-    LRSMLPRegressor,
-    LRSRegressor,
-    DPMatrixFactorization,
-    DPAdamRegressor,
-    DPRidge,
+    sk.LRSMLPRegressor,
+    sk.LRSRegressor,
+    sk.DPMatrixFactorization,
+    sk.DPAdamRegressor,
+    sk.DPRidge,
 )
-CLASSIFIERS = (DPAdamClassifier, DPRidgeClassifier)
+CLASSIFIERS = (sk.DPAdamClassifier, sk.DPRidgeClassifier)
 ESTIMATORS = [*TRANSFORMERS, REGRESSOR, RECOMMENDER, CLICKS, *NETWORKS]
 
 

@@ -5,24 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPCovariance,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPRidge,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    FederatedDPPCA,
-    JMECovariance,
-    LRSMLPRegressor,
-    LRSRegressor,
-    SparseDPPCA,
-    SpikedPCA,
-)
+import skdpspectral as sk
 
 # A value and an id that no message may quote.
 SECRET = 7321.0625
@@ -62,38 +45,38 @@ USERS, CLIENTS = {"users": IDS}, {"clients": SITES}
 ENTRIES = {
     type(entry.estimator).__name__: entry
     for entry in (
-        Entry(DPPCA()),
-        Entry(SpikedPCA(1, signal_variance=1e6, noise_variance=1.0)),
-        Entry(DPCovariance()),
-        Entry(DPStandardScaler()),
-        Entry(DPTableVectorizer()),
-        Entry(DPRidge(), y=TARGETS),
-        Entry(DPRidgeClassifier(classes=[0, 1]), y=LABELS),
-        Entry(DPAdamClassifier(classes=[0, 1]), y=LABELS),
-        Entry(DPAdamRegressor(target_bounds=(-1, 1)), y=TARGETS),
-        Entry(LRSRegressor(), ROWS, TARGETS, USERS, "user"),
+        Entry(sk.DPPCA()),
+        Entry(sk.SpikedPCA(1, signal_variance=1e6, noise_variance=1.0)),
+        Entry(sk.DPCovariance()),
+        Entry(sk.DPStandardScaler()),
+        Entry(sk.DPTableVectorizer()),
+        Entry(sk.DPRidge(), y=TARGETS),
+        Entry(sk.DPRidgeClassifier(classes=[0, 1]), y=LABELS),
+        Entry(sk.DPAdamClassifier(classes=[0, 1]), y=LABELS),
+        Entry(sk.DPAdamRegressor(target_bounds=(-1, 1)), y=TARGETS),
+        Entry(sk.LRSRegressor(), ROWS, TARGETS, USERS, "user"),
         Entry(
-            LRSMLPRegressor(hidden_layer_sizes=2, **OWN),
+            sk.LRSMLPRegressor(hidden_layer_sizes=2, **OWN),
             ROWS,
             TARGETS,
             USERS,
             "user",
         ),
         Entry(
-            DPItemEmbedding(items=range(5), rating_range=(1, 5)),
+            sk.DPItemEmbedding(items=range(5), rating_range=(1, 5)),
             RATINGS,
             STARS,
             unit="user",
         ),
         Entry(
-            DPMatrixFactorization(items=range(5), rating_range=(1, 5)),
+            sk.DPMatrixFactorization(items=range(5), rating_range=(1, 5)),
             RATINGS,
             STARS,
             unit="user",
         ),
-        Entry(JMECovariance()),
-        Entry(FederatedDPPCA(), ROWS, None, CLIENTS),
-        Entry(SparseDPPCA(2), ROWS, None, CLIENTS),
+        Entry(sk.JMECovariance()),
+        Entry(sk.FederatedDPPCA(), ROWS, None, CLIENTS),
+        Entry(sk.SparseDPPCA(2), ROWS, None, CLIENTS),
     )
 }
 CLASSES = [type(entry.estimator) for entry in ENTRIES.values()]

@@ -1,13 +1,16 @@
 """Small federations for tests."""
 
+import contextlib
 import dataclasses
 from hashlib import sha256
 
 import numpy as np
+import pytest
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral.decomposition._federated_client import run_in_process
 from skdpspectral.federation import (
+    FederationError,
     LocalClient,
     Request,
     Rounds,
@@ -72,6 +75,16 @@ def hold(rounds, clients):
     """Hold the rest of a session in this process; return its result."""
     run_in_process(rounds, clients)
     return rounds.result()
+
+
+@contextlib.contextmanager
+def session_ends(warned, error=None):
+    """Check that a client is rejected, with a warning, and the session ends."""
+    with (
+        pytest.warns(UserWarning, match=warned),
+        pytest.raises(FederationError, match=error),
+    ):
+        yield
 
 
 def other(sent, name="b", **changes):

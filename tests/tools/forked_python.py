@@ -8,9 +8,11 @@ the next.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -42,6 +44,62 @@ LIBRARIES = (
     "sklearn.pipeline",
     "threadpoolctl",
 )
+
+
+def child_of(function):
+    """Fork; in the child, call and leave with 0, or with 1 after an error."""
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
+def in_child(function):
+    """Return what a function raises, or says, in a forked child."""
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = function()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(sender, str(said)[:4000].encode())
+        os._exit(0)
+    os.close(sender)
+    with os.fdopen(receiver, "rb") as pipe:
+        said = pipe.read().decode()
+    os.waitpid(child, 0)
+    return said
+
+
+def wait_for(child, patience=60.0):
+    """Return the exit code of a child, or None after having ended one that hangs."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def run_tests_on(processor, file, chosen):
+    """Run some tests of a file with the kernels of OpenBLAS for another processor."""
+    code = (
+        "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', "
+        f"'--assert=plain', '-k', {chosen!r}, {file!r}]))"
+    )
+    environment = {**os.environ, "OPENBLAS_CORETYPE": processor}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:]
 
 
 @dataclass(frozen=True)

@@ -168,3 +168,12 @@ def ledgers_on(server):
         PrivacyAccountant.__init__ = original
         for name in server.databases() - before:  # each takes megabytes
             server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextlib.contextmanager
+def running_server():
+    server = LedgerServer()
+    try:
+        yield server.start()
+    finally:
+        server.stop()

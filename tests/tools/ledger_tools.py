@@ -62,6 +62,15 @@ def forget(accountant):
     store._seen.pop(accountant._id, None)
 
 
+@contextlib.contextmanager
+def refused(match=None, error=ValueError):
+    """Yield an accountant, which is not charged for what is refused here."""
+    accountant = PrivacyAccountant()
+    with pytest.raises(error, match=match):
+        yield accountant
+    assert accountant.ledger == ()
+
+
 def faults(accountant):
     """Return what ``skdpspectral-ledger check`` finds, a sentence each."""
     return faults_of(accountant.path)[0]
@@ -195,7 +204,6 @@ def open_at_once(path, barrier):
 
 
 def fit_once(accountant):
-    """Fit once, on the accountant's ledger."""
     DPPCA(1, accountant=accountant).fit(X)
 
 

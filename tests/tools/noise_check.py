@@ -16,24 +16,7 @@ from replay import Counts, Tape, _whitened, play
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPCovariance,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPRidge,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    FederatedDPPCA,
-    JMECovariance,
-    LRSMLPRegressor,
-    LRSRegressor,
-    SparseDPPCA,
-    SpikedPCA,
-)
+import skdpspectral as sk
 from skdpspectral.linear_model import PrivateRounds
 
 LIMIT = 6.5
@@ -175,68 +158,75 @@ _BOX = {"bounds": (-3, 3), "epsilon": 400.0}
 # Fits of many numbers, by what they are of: estimators, and what `fit` is given.
 WIDE = {
     "DPPCA": lambda: [
-        (DPPCA(1, center="none"), _rows(6, 120)),
-        (DPPCA(2, epsilon=200.0), _rows(6, 80)),
+        (sk.DPPCA(1, center="none"), _rows(6, 120)),
+        (sk.DPPCA(2, epsilon=200.0), _rows(6, 80)),
     ],
     "SpikedPCA": lambda: [
-        (SpikedPCA(1, signal_variance=1e9, noise_variance=1.0), _rows(900, 140))
+        (sk.SpikedPCA(1, signal_variance=1e9, noise_variance=1.0), _rows(900, 140))
     ],
-    "DPCovariance": lambda: [(DPCovariance(), _rows(8, 140))],
+    "DPCovariance": lambda: [(sk.DPCovariance(), _rows(8, 140))],
     "FederatedDPPCA": lambda: [
-        (FederatedDPPCA(1, client_feature=0, aggregation="matrix"), _clients(8, 110))
+        (sk.FederatedDPPCA(1, client_feature=0, aggregation="matrix"), _clients(8, 110))
     ],
-    "SparseDPPCA": lambda: [(SparseDPPCA(1, client_feature=0), _clients(8, 110))],
+    "SparseDPPCA": lambda: [(sk.SparseDPPCA(1, client_feature=0), _clients(8, 110))],
     "JMECovariance": lambda: [
-        (JMECovariance(), _rows(8, 50)),
-        (JMECovariance(factorization="sqrt"), _rows(8, 30)),
+        (sk.JMECovariance(), _rows(8, 50)),
+        (sk.JMECovariance(factorization="sqrt"), _rows(8, 30)),
     ],
     # Half of 2,000 rows in each of 20 samples: a rate that is 5 % off is seen.
     "DPAdamClassifier": lambda: [
         (
-            DPAdamClassifier(classes=[0, 1], batch_size=1000, n_epochs=10),
+            sk.DPAdamClassifier(classes=[0, 1], batch_size=1000, n_epochs=10),
             _rows(2000, 450),
             _labels(2000),
         )
     ],
     "DPAdamRegressor": lambda: [
         (
-            DPAdamRegressor(target_bounds=(-1, 1), batch_size=20, n_epochs=15),
+            sk.DPAdamRegressor(target_bounds=(-1, 1), batch_size=20, n_epochs=15),
             _rows(40, 350),
             _rows(40, 1)[:, 0],
         )
     ],
     "LRSRegressor": lambda: [
-        (LRSRegressor(1, user_feature=0, solver=PrivateRounds(2)), *_users(5, 3, 90)),
-        (LRSRegressor(3, user_feature=0, solver=PrivateRounds(100)), *_users(5, 3, 3)),
+        (
+            sk.LRSRegressor(1, user_feature=0, solver=PrivateRounds(2)),
+            *_users(5, 3, 90),
+        ),
+        (
+            sk.LRSRegressor(3, user_feature=0, solver=PrivateRounds(100)),
+            *_users(5, 3, 3),
+        ),
     ],
     "LRSMLPRegressor": lambda: [
-        (
-            LRSMLPRegressor(2, user_feature=0, n_rounds=20),
-            *_users(5, 3, 40),
-        )
+        (sk.LRSMLPRegressor(2, user_feature=0, n_rounds=20), *_users(5, 3, 40))
     ],
     "DPItemEmbedding": lambda: [
-        (DPItemEmbedding(1, items=range(2500), **_PAIRS), *_rated(2500)),
+        (sk.DPItemEmbedding(1, items=range(2500), **_PAIRS), *_rated(2500)),
         (
-            DPItemEmbedding(1, items=range(140), method="residuals", **_PAIRS),
+            sk.DPItemEmbedding(1, items=range(140), method="residuals", **_PAIRS),
             *_rated(140),
         ),
     ],
     "DPMatrixFactorization": lambda: [
-        (DPMatrixFactorization(1, items=range(2500), **_PAIRS), *_rated(2500))
+        (sk.DPMatrixFactorization(1, items=range(2500), **_PAIRS), *_rated(2500))
     ],
     "DPRidge": lambda: [
-        (DPRidge(target_bounds=(-9, 9), **_BOX), _rows(400, 140), _rows(400, 1)[:, 0])
+        (
+            sk.DPRidge(target_bounds=(-9, 9), **_BOX),
+            _rows(400, 140),
+            _rows(400, 1)[:, 0],
+        )
     ],
     "DPRidgeClassifier": lambda: [
-        (DPRidgeClassifier(classes=[0, 1], **_BOX), _rows(400, 140), _labels(400))
+        (sk.DPRidgeClassifier(classes=[0, 1], **_BOX), _rows(400, 140), _labels(400))
     ],
     "DPStandardScaler": lambda: [
-        (DPStandardScaler(), _rows(6, 3)),
-        (DPStandardScaler(epsilon=300.0), _rows(24, 3)),
-        (DPStandardScaler(bounds=(-3, 3)), _rows(24, 1500)),
+        (sk.DPStandardScaler(), _rows(6, 3)),
+        (sk.DPStandardScaler(epsilon=300.0), _rows(24, 3)),
+        (sk.DPStandardScaler(bounds=(-3, 3)), _rows(24, 1500)),
     ],
-    "DPTableVectorizer": lambda: [(DPTableVectorizer(), _rows(6, 3))],
+    "DPTableVectorizer": lambda: [(sk.DPTableVectorizer(), _rows(6, 3))],
 }
 
 

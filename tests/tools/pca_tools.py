@@ -14,3 +14,9 @@ class Replay:
     def __call__(self, name, value, *, overwrite=False):
         self.exact[name] = np.array(value, dtype=float)
         return self.transcript[name].copy()
+
+
+def rows_of_all_lengths(rng, n, p):
+    """Directions of every kind, lengths from far below to far above any clip."""
+    rows = rng.standard_normal((n, p)) * (rng.random((n, p)) < 0.7)
+    return rows * 10.0 ** rng.uniform(-3, 3, (n, 1))

@@ -26,24 +26,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPCovariance,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPRidge,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    FederatedDPPCA,
-    JMECovariance,
-    LRSMLPRegressor,
-    LRSRegressor,
-    SparseDPPCA,
-    SpikedPCA,
-)
+import skdpspectral as sk
 from skdpspectral.accounting._ledger.planned_fits import fitted_within
 from skdpspectral.decomposition._federated_client import run_in_process
 from skdpspectral.federation import GroupClient, GroupRounds, GroupTask
@@ -361,14 +344,15 @@ def _assumption(estimator):
 def row_cases(rng, estimator, form, n_tables=1, in_batches=False):
     """Yield cases of an estimator that protects rows."""
     supervised = isinstance(
-        estimator, DPAdamClassifier | DPAdamRegressor | DPRidge | DPRidgeClassifier
+        estimator,
+        sk.DPAdamClassifier | sk.DPAdamRegressor | sk.DPRidge | sk.DPRidgeClassifier,
     )
     labels = [0, 1] if isinstance(estimator, ClassifierMixin) else None
     bounded = _assumption(estimator) is Assumption.NONE
     for number in range(n_tables):
         rows = some_rows(rng)
         # The first row of a stream is in all of its sums.
-        at = int(rng.integers(N)) * (not isinstance(estimator, JMECovariance))
+        at = int(rng.integers(N)) * (not isinstance(estimator, sk.JMECovariance))
         rows[at] = [50.0, 0.0, 0.0, 0.0]
         y = rng.integers(2, size=N).tolist() if labels else None
         if supervised and not labels:
@@ -458,9 +442,9 @@ def _plain(column):
 
 TABLE_FORMS = {"pandas": _frame, "polars": _polars_frame, "object": _objects}
 TABLES = [
-    DPTableVectorizer(epsilon=4.0),
-    DPTableVectorizer(epsilon=4.0, categories={"word": ["a", "z"]}),
-    DPTableVectorizer(epsilon=4.0, user_feature="note", max_categories=1),
+    sk.DPTableVectorizer(epsilon=4.0),
+    sk.DPTableVectorizer(epsilon=4.0, categories={"word": ["a", "z"]}),
+    sk.DPTableVectorizer(epsilon=4.0, user_feature="note", max_categories=1),
 ]
 
 
@@ -720,7 +704,6 @@ def fit_users(estimator, form, table):
 
 
 def user_cases(rng, estimator, form, n_tables=1):
-    """Yield cases of a regressor of users."""
     relation = getattr(estimator, "neighbors", None)
     relation = relation or getattr(estimator.solver, "neighbors", None)
     replaced = relation == "replace-one"
@@ -797,7 +780,7 @@ def matrix_cases(rng, form):
     }
     settings = {}, {"implicit": True}, {"implicit": True, "epsilon": 1e5}
     for cls, more in itertools.product(RATINGS, settings):
-        if more and cls is DPItemEmbedding:
+        if more and cls is sk.DPItemEmbedding:
             continue
         rows = rng.integers(6, size=(7, ITEMS)).astype(float).tolist()
         table = Table(rows)
@@ -832,7 +815,6 @@ def fit_ratings(estimator, form, table):
 
 
 def rating_cases(rng, estimator, form, n_tables=1):
-    """Yield cases of an estimator of ratings."""
     if estimator.items is None or (
         estimator.item_features is not None and len(estimator.item_features) != ITEMS
     ):
@@ -955,12 +937,10 @@ def score_rows(name, form, table):
 
 @functools.cache
 def public_models_once():
-    """Return the public models, fitted once."""
     return public_models()
 
 
 def scorer_cases(rng, form, n_tables=1):
-    """Yield cases of private scores of rows."""
     for name, number in itertools.product(ROW_SCORERS, range(n_tables)):
         kind = ROW_SCORERS[name][1]
         labels = [0, 1] if kind == "classes" else None
@@ -1003,7 +983,6 @@ def score_users(name, form, table):
 
 
 def user_scorer_cases(rng, form):
-    """Yield cases of private scores of users."""
     for name in USER_SCORERS:
         users, found, invalid = tables_of_users(rng, form, False)
         extremes = {k: (r, [v * 1e3 for v in y]) for k, (r, y) in users.items()}
@@ -1124,17 +1103,14 @@ def row_searches():
     return {
         "pca by votes": (
             PrivateSearchCV(
-                DPPCA(1),
-                {"center": ["none", "pairs"]},
-                scoring=captured,
-                **asked,
+                sk.DPPCA(1), {"center": ["none", "pairs"]}, scoring=captured, **asked
             ),
             None,
         ),
         "scaler and pca by votes": (
             PrivateSearchCV(
                 make_private_pipeline(
-                    DPStandardScaler(with_mean=False, unseen="keep"), DPPCA(1)
+                    sk.DPStandardScaler(with_mean=False, unseen="keep"), sk.DPPCA(1)
                 ),
                 {"dppca__center": ["none", "pairs"]},
                 scoring=captured,
@@ -1144,7 +1120,7 @@ def row_searches():
         ),
         "classifier by votes": (
             PrivateSearchCV(
-                DPAdamClassifier(classes=[0, 1], **in_turn),
+                sk.DPAdamClassifier(classes=[0, 1], **in_turn),
                 {"optimizer__learning_rate": [0.01, 0.5]},
                 scoring="accuracy",
                 **asked,
@@ -1155,7 +1131,6 @@ def row_searches():
 
 
 def search_cases(rng, form, names=None):
-    """Yield cases of searches over rows."""
     searches = row_searches()
     for name, (search, labels) in searches.items():
         if name not in (names or searches) or (form != "array" and "unknown" in name):
@@ -1188,14 +1163,14 @@ def search_users(kind, form, table):
     scorer = make_private_scorer("squared_error", limit=9.0, user_feature=user)
     few = {"epsilon": 40.0, "n_blocks": 3, "scoring": scorer}
     if kind.startswith("regressor"):
-        model = LRSRegressor(1, user_feature=user, solver=ONE_ROUND)
+        model = sk.LRSRegressor(1, user_feature=user, solver=ONE_ROUND)
         space = {"sparsity": [0, 2]}
         search = PrivateSearchCV(model, space, **few)
         rows = [[i, *r] for i, r in zip(table.ids, table.rows, strict=True)]
         public = [[k, *r] for k in (*OTHERS, 999) for r in PUBLIC.tolist()]
     else:
         search = PrivateSearchCV(
-            DPMatrixFactorization(
+            sk.DPMatrixFactorization(
                 1,
                 items=range(ITEMS),
                 user_feature=user,
@@ -1217,7 +1192,6 @@ USER_SEARCHES = ("regressor by votes", "factors by votes")
 
 
 def user_search_cases(rng, form, kinds=USER_SEARCHES):
-    """Yield cases of searches over users."""
     for kind in kinds:
         if kind.startswith("regressor"):
             users, found, invalid = tables_of_users(rng, form, False)
@@ -1258,34 +1232,38 @@ def user_search_cases(rng, form, kinds=USER_SEARCHES):
 def row_compositions():
     """Return compositions over rows, by name, and what their targets are."""
     in_turn = {"optimizer": IN_TURN, "n_epochs": 1, "batch_size": 8}
-    classifier = DPAdamClassifier(classes=[0, 1], **in_turn)
-    scaler = DPStandardScaler(unseen="keep")
-    kinds = DPTableVectorizer(categories={0: [0.0, 1.0]})
+    classifier = sk.DPAdamClassifier(classes=[0, 1], **in_turn)
+    scaler = sk.DPStandardScaler(unseen="keep")
+    kinds = sk.DPTableVectorizer(categories={0: [0.0, 1.0]})
     return {
         "scaler, pca, classifier": (
-            make_pipeline(scaler, DPPCA(2), classifier),
+            make_pipeline(scaler, sk.DPPCA(2), classifier),
             [0, 1],
         ),
         "scaler, pca, regressor": (
             make_pipeline(
-                scaler, DPPCA(2), DPAdamRegressor(target_bounds=(-1, 1), **in_turn)
+                scaler,
+                sk.DPPCA(2),
+                sk.DPAdamRegressor(target_bounds=(-1, 1), **in_turn),
             ),
             (),
         ),
         "columns": (
-            ColumnTransformer([("a", DPPCA(1), [0, 1]), ("b", scaler, [1, 2, 3])]),
+            ColumnTransformer([("a", sk.DPPCA(1), [0, 1]), ("b", scaler, [1, 2, 3])]),
             None,
         ),
         "union": (
-            FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2, center="pairs"))]),
+            FeatureUnion([("a", sk.DPPCA(1)), ("b", sk.DPPCA(2, center="pairs"))]),
             None,
         ),
-        "stateless": (make_pipeline(FunctionTransformer(), DPPCA(1)), None),
-        "covariance": (make_pipeline(scaler, JMECovariance(clip_norm=5.0)), None),
-        "private pipeline": (make_private_pipeline(scaler, DPPCA(2)), None),
+        "stateless": (make_pipeline(FunctionTransformer(), sk.DPPCA(1)), None),
+        "covariance": (make_pipeline(scaler, sk.JMECovariance(clip_norm=5.0)), None),
+        "private pipeline": (make_private_pipeline(scaler, sk.DPPCA(2)), None),
         "private pipeline with units handed on": (
             make_private_pipeline(
-                DPTableVectorizer(categories={3: [0.0, 1.0]}), DPRidge(), epsilon=200.0
+                sk.DPTableVectorizer(categories={3: [0.0, 1.0]}),
+                sk.DPRidge(),
+                epsilon=200.0,
             ),
             (),
         ),
@@ -1296,7 +1274,7 @@ def row_compositions():
                         ("numbers", scaler, [0, 1]),
                         (
                             "parts",
-                            FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2))]),
+                            FeatureUnion([("a", sk.DPPCA(1)), ("b", sk.DPPCA(2))]),
                             [1, 2],
                         ),
                         ("kinds", kinds, [3]),
@@ -1304,7 +1282,7 @@ def row_compositions():
                     sparse_threshold=0,
                     n_jobs=2,
                 ),
-                DPAdamClassifier(classes=[0, 1], n_epochs=2, batch_size=8),
+                sk.DPAdamClassifier(classes=[0, 1], n_epochs=2, batch_size=8),
             ),
             [0, 1],
         ),
@@ -1359,8 +1337,8 @@ def validate(form, table):
     X = FORMS[form](table.rows)
     split = PrivateSplit(2, random_state=0)
     how = {"cv": split, "scoring": scorer, "error_score": "raise"}
-    scores = cross_val_score(DPPCA(1), X, **how)
-    grid = GridSearchCV(DPPCA(1), {"center": ["auto", "pairs"]}, **how).fit(X)
+    scores = cross_val_score(sk.DPPCA(1), X, **how)
+    grid = GridSearchCV(sk.DPPCA(1), {"center": ["auto", "pairs"]}, **how).fit(X)
     return {
         "scores": encode(scores),
         "grid": encode(grid.cv_results_["mean_test_score"]),
@@ -1390,10 +1368,10 @@ NOISES = {"server": {}, "distributed": {"n_shares": 3, "masked": NODES}, "node":
 def hold_groups(kind, noise, table):
     """Hold a session of groups; show the server's model and what it was told."""
     if kind == "regressor":
-        model = LRSRegressor(1, 1, solver=PrivateRounds(n_rounds=2), epsilon=2.0)
+        model = sk.LRSRegressor(1, 1, solver=PrivateRounds(n_rounds=2), epsilon=2.0)
         args = (model, P)
     else:
-        model = DPMatrixFactorization(
+        model = sk.DPMatrixFactorization(
             1, items=range(ITEMS), epsilon=2.0, rating_range=(1, 5)
         )
         args = (model,)
@@ -1444,74 +1422,74 @@ def group_cases(rng):
 EVERY_FORM = tuple(FORMS)
 SOME_FORMS = ("array", "list", "object", "pandas")
 ROWS = (
-    DPPCA,
-    SpikedPCA,
-    DPCovariance,
-    DPStandardScaler,
-    DPTableVectorizer,
-    JMECovariance,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPRidge,
-    DPRidgeClassifier,
+    sk.DPPCA,
+    sk.SpikedPCA,
+    sk.DPCovariance,
+    sk.DPStandardScaler,
+    sk.DPTableVectorizer,
+    sk.JMECovariance,
+    sk.DPAdamClassifier,
+    sk.DPAdamRegressor,
+    sk.DPRidge,
+    sk.DPRidgeClassifier,
 )
-CLIENTS = (FederatedDPPCA, SparseDPPCA)
-USERS = (LRSRegressor, LRSMLPRegressor)
-RATINGS = (DPItemEmbedding, DPMatrixFactorization)
+CLIENTS = (sk.FederatedDPPCA, sk.SparseDPPCA)
+USERS = (sk.LRSRegressor, sk.LRSMLPRegressor)
+RATINGS = (sk.DPItemEmbedding, sk.DPMatrixFactorization)
 # One of each, cheap, for tables of every form.
 PLAIN = {
     "rows": [
         # Lengths, steps to a center, votes.
-        DPPCA(1, epsilon=100.0),
-        DPPCA(1, epsilon=100.0, center="pairs"),
-        DPPCA(1, center="none"),
-        DPCovariance(),
-        DPCovariance(center="none"),
+        sk.DPPCA(1, epsilon=100.0),
+        sk.DPPCA(1, epsilon=100.0, center="pairs"),
+        sk.DPPCA(1, center="none"),
+        sk.DPCovariance(),
+        sk.DPCovariance(center="none"),
         # Components of ranks.
-        DPPCA(1, scale="ranks"),
+        sk.DPPCA(1, scale="ranks"),
         # Of these few rows, from windows of values.
-        DPStandardScaler(),
-        DPStandardScaler(missing="mean"),
-        JMECovariance(moments="assume-centered"),
-        DPAdamClassifier(classes=[0, 1], n_epochs=1),
-        DPAdamRegressor(target_bounds=(-1, 1), optimizer=IN_TURN, n_epochs=1),
-        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9)),
+        sk.DPStandardScaler(),
+        sk.DPStandardScaler(missing="mean"),
+        sk.JMECovariance(moments="assume-centered"),
+        sk.DPAdamClassifier(classes=[0, 1], n_epochs=1),
+        sk.DPAdamRegressor(target_bounds=(-1, 1), optimizer=IN_TURN, n_epochs=1),
+        sk.DPRidge(bounds=(-3, 3), target_bounds=(-9, 9)),
         # Rows beyond the length that they are clipped to.
-        DPRidge(epsilon=200.0),
-        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0, intervals=True),
-        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0, basis="pairs"),
-        DPRidgeClassifier(classes=[0, 1, 2], bounds=(-3, 3), epsilon=50.0),
+        sk.DPRidge(epsilon=200.0),
+        sk.DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0, intervals=True),
+        sk.DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0, basis="pairs"),
+        sk.DPRidgeClassifier(classes=[0, 1, 2], bounds=(-3, 3), epsilon=50.0),
     ],
-    "clients": [FederatedDPPCA(1), SparseDPPCA(client_feature=0)],
+    "clients": [sk.FederatedDPPCA(1), sk.SparseDPPCA(client_feature=0)],
     "users": [
-        LRSRegressor(solver=ONE_ROUND),
-        LRSRegressor(solver=ONE_ROUND, user_feature=0),
-        LRSMLPRegressor(2, **FEW_STEPS, user_feature=-1),
+        sk.LRSRegressor(solver=ONE_ROUND),
+        sk.LRSRegressor(solver=ONE_ROUND, user_feature=0),
+        sk.LRSMLPRegressor(2, **FEW_STEPS, user_feature=-1),
     ],
     "ratings": [
-        DPItemEmbedding(1, items=range(ITEMS), rating_range=(1, 5)),
-        DPMatrixFactorization(1, items=range(ITEMS), rating_range=(1, 5)),
-        DPMatrixFactorization(1, items=range(ITEMS), implicit=True),
+        sk.DPItemEmbedding(1, items=range(ITEMS), rating_range=(1, 5)),
+        sk.DPMatrixFactorization(1, items=range(ITEMS), rating_range=(1, 5)),
+        sk.DPMatrixFactorization(1, items=range(ITEMS), implicit=True),
         # Pairs of clicks, however few users are released.
-        DPMatrixFactorization(1, items=range(ITEMS), implicit=True, epsilon=1e5),
+        sk.DPMatrixFactorization(1, items=range(ITEMS), implicit=True, epsilon=1e5),
     ],
 }
 
 # Others that read a table as these do, for tables of few forms.
 OF_ARRAYS = {
     "rows": [
-        DPPCA(1, center="none"),
-        DPPCA(1, center="none", epsilon=100.0),
+        sk.DPPCA(1, center="none"),
+        sk.DPPCA(1, center="none", epsilon=100.0),
         # From phases of many rows.
-        DPStandardScaler(epsilon=300.0),
-        DPStandardScaler(with_mean=False, epsilon=4.0),
-        DPRidge(),
+        sk.DPStandardScaler(epsilon=300.0),
+        sk.DPStandardScaler(with_mean=False, epsilon=4.0),
+        sk.DPRidge(),
         # Of these few rows, medians and a mean about them; and a moment.
-        DPRidge(epsilon=16.0),
-        DPRidgeClassifier(classes=[0, 1], epsilon=200.0),
-        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0),
-        DPRidgeClassifier(classes=[0, 1]),
-    ],
+        sk.DPRidge(epsilon=16.0),
+        sk.DPRidgeClassifier(classes=[0, 1], epsilon=200.0),
+        sk.DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0),
+        sk.DPRidgeClassifier(classes=[0, 1]),
+    ]
 }
 
 
@@ -1522,7 +1500,7 @@ def settings(estimators, classes):
         if not isinstance(estimator, classes) or estimator.epsilon is None:
             continue
         estimator = clone(estimator).set_params(accountant=None)
-        if isinstance(estimator, DPAdamClassifier | DPRidgeClassifier):
+        if isinstance(estimator, sk.DPAdamClassifier | sk.DPRidgeClassifier):
             estimator.set_params(classes=[0, 1])
         if getattr(estimator, "n_jobs", None) is not None:
             estimator.set_params(n_jobs=None)  # the order of releases is that of a loop
@@ -1557,8 +1535,7 @@ def cases_of_form(kind, form):
 
 
 def cases_of_streams(estimators):
-    """Yield cases of streams in batches."""
-    for number, estimator in enumerate(settings(estimators, JMECovariance)):
+    for number, estimator in enumerate(settings(estimators, sk.JMECovariance)):
         if estimator.horizon is None:
             estimator.set_params(horizon=30)
         rng = np.random.default_rng(number)

@@ -3,16 +3,7 @@
 import numpy as np
 from federation_tools import hold, make_clients, make_rounds, make_task
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPItemEmbedding,
-    DPStandardScaler,
-    FederatedDPPCA,
-    JMECovariance,
-    LRSRegressor,
-    PrivacyAccountant,
-)
+import skdpspectral as sk
 from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
@@ -34,8 +25,8 @@ def make_rows():
 
 def two_analysts(path=None):
     """Return a ledger with entries of two analysts and of another tool."""
-    accountant = PrivacyAccountant(4.0, 1e-6, path=path)
-    plan = DPPCA(2, epsilon=0.5, center="none").privacy_plan(400, 4)
+    accountant = sk.PrivacyAccountant(4.0, 1e-6, path=path)
+    plan = sk.DPPCA(2, epsilon=0.5, center="none").privacy_plan(400, 4)
     accountant.named("<b>ann</b> & co").charge(plan)
     accountant.named("نورا").charge(plan)
     accountant.charge_external(0.1, 1e-8, "counts <script>", **ROWS)
@@ -58,23 +49,23 @@ def all_kinds():
     ratings = np.column_stack([users, np.arange(400) % 20])
     scorer = make_private_scorer("captured_variance", clip_norm=10.0)
     grid = {"center": ["none", "pairs"]}
-    steps = DPStandardScaler(), DPAdamClassifier(classes=[0, 1])
-    yield "estimator", DPPCA(2, center="pairs").fit(X)
+    steps = sk.DPStandardScaler(), sk.DPAdamClassifier(classes=[0, 1])
+    yield "estimator", sk.DPPCA(2, center="pairs").fit(X)
     yield "model", SpikedPCA(1, signal_variance=50.0, noise_variance=1.0).fit(X)
     yield "pipeline", make_private_pipeline(*steps, epsilon=3.0).fit(X, labels)
-    yield "leak", DPAdamClassifier(classes=None, n_epochs=1).fit(X, labels)
-    yield "search", PrivateSearchCV(DPPCA(1), grid, scoring=scorer).fit(X)
-    yield "federation", FederatedDPPCA(1).fit(X, clients=clients)
+    yield "leak", sk.DPAdamClassifier(classes=None, n_epochs=1).fit(X, labels)
+    yield "search", PrivateSearchCV(sk.DPPCA(1), grid, scoring=scorer).fit(X)
+    yield "federation", sk.FederatedDPPCA(1).fit(X, clients=clients)
     yield "result", federated_result()
-    yield "stream", JMECovariance(horizon=1000).partial_fit(X)
-    yield "users", LRSRegressor().fit(X, X[:, 0], users=users)
+    yield "stream", sk.JMECovariance(horizon=1000).partial_fit(X)
+    yield "users", sk.LRSRegressor().fit(X, X[:, 0], users=users)
     yield (
         "items",
-        DPItemEmbedding(items=range(20), rating_range=(1, 5)).fit(
+        sk.DPItemEmbedding(items=range(20), rating_range=(1, 5)).fit(
             ratings, np.ones(400)
         ),
     )
-    yield "seeded", DPPCA(2, noise_seed=0).fit(X)
-    yield "open", DPPCA(2, epsilon=None).fit(X)
+    yield "seeded", sk.DPPCA(2, noise_seed=0).fit(X)
+    yield "open", sk.DPPCA(2, epsilon=None).fit(X)
     yield "ledger", two_analysts()
-    yield "empty", PrivacyAccountant()
+    yield "empty", sk.PrivacyAccountant()

@@ -17,10 +17,7 @@ SETTINGS = {
     # Theorem 3.3, with symmetric noise.
     "jme": {},
     "jme, prefix, trivial": {"workload": "prefix", "factorization": "trivial"},
-    "jme, exponential, sqrt": {
-        "workload": Exponential(0.8),
-        "factorization": "sqrt",
-    },
+    "jme, exponential, sqrt": {"workload": Exponential(0.8), "factorization": "sqrt"},
     "jme, window, bisr": {"workload": Window(4), "factorization": "bisr"},
     # Weights and noise of their own for each moment.
     "two workloads": {

@@ -1,12 +1,19 @@
-"""Users of every kind, and everything that a fit on their rows lets out."""
+"""Users of every kind, and everything that a fit on their rows lets out.
+
+Releases are replaced by fixed numbers. Whatever else depends on a user then shows in
+the public attributes, in a warning, in the output, or in what was to be released.
+"""
 
 import contextlib
+import functools
 import io
 import pickle
+import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
-from lrs_tools import alike, table
+from lrs_tools import alike, scripted, table
 
 D = 4
 
@@ -98,3 +105,42 @@ def observed(model, X, y, folder):
         "printed": printed.getvalue(),
         "warnings": [(w.category, str(w.message)) for w in caught],
     }
+
+
+class Fits:
+    """Fits of the models that ``make(name)`` returns, whose releases are scripted."""
+
+    def __init__(self, make):
+        self.make, self.fit_with = make, functools.cache(self._fit_with)
+
+    def _fit_with(self, name, what=None):
+        """Return what a fit with a stranger, or none, lets out and what it releases."""
+        place = PLACES[list(STRANGERS).index(what) % len(PLACES)] if what else "end"
+        X, y = data(STRANGERS.get(what), place)
+        with scripted() as asked, tempfile.TemporaryDirectory() as folder:
+            seen = observed(self.make(name), X, y, Path(folder))
+        return seen, asked
+
+    def check_that_releases_decide(self, name):
+        alone, asked = self.fit_with(name)
+        planned = [m.name for m in self.make(name).plan_for(data()[0]).mechanisms]
+        assert list(asked) == planned
+        for what in STRANGERS:
+            seen, asked = self.fit_with(name, what)
+            assert list(asked) == planned, what
+            for key, value in seen.items():
+                assert value == alone[key], (what, key)
+
+    def moves(self, name):
+        """Check, given one transcript, to the last bit: the sum with a user is the sum
+        without plus what the user would release alone. Return a fit and lengths."""
+        model, (_, without) = self.make(name).set_params(verbose=0), self.fit_with(name)
+        moves = dict.fromkeys(without, 0.0)
+        for what, stranger in STRANGERS.items():
+            with scripted() as alone:
+                model.fit(*data(stranger, users={}))
+            for key, value in self.fit_with(name, what)[1].items():
+                change, own = value - without[key], alone[key]
+                np.testing.assert_array_equal(change, own, err_msg=f"{what} {key}")
+                moves[key] = max(moves[key], np.linalg.norm(change))
+        return model, moves

@@ -15,24 +15,7 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion
 
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPCovariance,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPRidge,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    FederatedDPPCA,
-    JMECovariance,
-    LRSMLPRegressor,
-    LRSRegressor,
-    SparseDPPCA,
-    SpikedPCA,
-)
+import skdpspectral as sk
 from skdpspectral.covariance import JointMoments, Window
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.linear_model import PrivateRounds
@@ -109,7 +92,7 @@ def _unit(*entries):
 
 
 def _pca(row, replacement, center="none", least=0.9999, **parameters):
-    model = DPPCA(1, epsilon=16.0, center=center, **parameters)
+    model = sk.DPPCA(1, epsilon=16.0, center=center, **parameters)
     return Worst(model, *changed(row, replacement), "", least)
 
 
@@ -140,7 +123,7 @@ CASES = {
 
 
 def _stages(
-    row, other, release, epsilon, rest, least=0.9999, /, cls=DPPCA, **parameters
+    row, other, release, epsilon, rest, least=0.9999, /, cls=sk.DPPCA, **parameters
 ):
     """Return a case of one release of a fit that makes several."""
     model = cls(epsilon=epsilon, **{"center": "none", **parameters})
@@ -155,9 +138,9 @@ _ALONG_FIRST, _ALONG_TWO = 3.0 * np.eye(4)[[0] * 6], 3.0 * np.eye(4)[[0, 1] * 4]
 _IN_ORDER = np.zeros((39, 4))
 _IN_ORDER[:, 0], _IN_ORDER[30:, 1] = 1e-6 * np.arange(39), 1.0
 _ONE, _TWO = {"n_components": 1}, {"n_components": 2}
-_WHOLE = {"cls": DPCovariance}
+_WHOLE = {"cls": sk.DPCovariance}
 # One client, whose projections are clipped at a public length.
-_ALONE = {"cls": FederatedDPPCA, "release": ComponentCovariance(2.0), **_TWO}
+_ALONE = {"cls": sk.FederatedDPPCA, "release": ComponentCovariance(2.0), **_TWO}
 _E, _MANY = np.eye(4)[0], np.tile(_ALONG_TWO, (20, 1))
 _FIRST = *_FAR[:2], "near_moment", 16.0
 
@@ -229,13 +212,7 @@ CASES |= {
         **_ONE,
         center="auto",
     ),
-    "pca-rank": _stages(
-        *_FAR[:2],
-        "",
-        16.0,
-        _ALONG_TWO,
-        n_components="auto",
-    ),
+    "pca-rank": _stages(*_FAR[:2], "", 16.0, _ALONG_TWO, n_components="auto"),
 }
 
 # Rows of the model but for one, which is as long along and across the first axis as the
@@ -244,9 +221,9 @@ _MODEL = {"signal_variance": 99.0, "noise_variance": 1.0, "epsilon": 16.0}
 _OF_MODEL = 2.0 * np.tile(np.diag([10.0, 1.0, 1.0, 1.0]), (500, 1))
 _SIDES = np.array([[35.5, 3.55, 0.0, 0.0], [35.5, -3.55, 0.0, 0.0]])
 CASES |= {
-    "model": Worst(SpikedPCA(1, **_MODEL), *changed(*_SIDES, _OF_MODEL), "", 0.998),
+    "model": Worst(sk.SpikedPCA(1, **_MODEL), *changed(*_SIDES, _OF_MODEL), "", 0.998),
     "model-covariance": Worst(
-        SpikedPCA(1, release="covariance", **_MODEL),
+        sk.SpikedPCA(1, release="covariance", **_MODEL),
         *changed(58.3 * _E, 0.0 * _E, _OF_MODEL),
         "model_moment",
         0.996,
@@ -271,14 +248,17 @@ _LOUD_USER = np.array([[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]), np.array([0.0, 0.0,
 CASES |= {
     # A clipped gradient turns round, in the one step of a network.
     "network-classes": _targets(
-        DPAdamClassifier(epsilon=16.0, n_epochs=1, classes=[0, 1]), 1e6, 1.0, 0.0
+        sk.DPAdamClassifier(epsilon=16.0, n_epochs=1, classes=[0, 1]), 1e6, 1.0, 0.0
     ),
     "network-targets": _targets(
-        DPAdamRegressor(epsilon=16.0, n_epochs=1, target_bounds=(-1, 1)), 0.0, 1e9, -1e9
+        sk.DPAdamRegressor(epsilon=16.0, n_epochs=1, target_bounds=(-1, 1)),
+        0.0,
+        1e9,
+        -1e9,
     ),
     # A user whose gradient by an intercept turns round, clipped in each round.
     "user-networks-replaced": Worst(
-        LRSMLPRegressor(
+        sk.LRSMLPRegressor(
             1,
             0,
             hidden_layer_sizes=[],
@@ -308,7 +288,7 @@ _UNIT = {"curvature_clip_norm": 1.0, "gradient_clip_norm": 1.0}
 
 def _users(user, replacement, solver, least=0.9999, **parameters):
     """Return a case of one user beside two that are always there."""
-    model = LRSRegressor(
+    model = sk.LRSRegressor(
         sparsity=0, user_feature=0, epsilon=16.0, solver=solver, **parameters
     )
     others = alike(2, *np.shape((user or replacement)[0]))
@@ -370,13 +350,13 @@ _OF_ITEMS = {
 _RATED = [(9, 5.0)], [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)]
 _CLICKED = _RATED[0], _RATED[1][:3]
 CASES |= {
-    "factors": _ratings(DPMatrixFactorization, *_RATED, 0.992, **_OF_ITEMS),
+    "factors": _ratings(sk.DPMatrixFactorization, *_RATED, 0.992, **_OF_ITEMS),
     "clicks": _ratings(
-        DPMatrixFactorization, *_CLICKED, 0.9998, implicit=True, **_OF_ITEMS
+        sk.DPMatrixFactorization, *_CLICKED, 0.9998, implicit=True, **_OF_ITEMS
     ),
     # Half of many items, of which pairs are asked for with so large a budget.
     "clicks-pairs": _ratings(
-        DPMatrixFactorization,
+        sk.DPMatrixFactorization,
         [(999, 5.0)],
         [(j, 5.0) for j in range(200)],
         0.994,
@@ -385,7 +365,7 @@ CASES |= {
         epsilon=1e5,
     ),
     "residuals": _ratings(
-        DPItemEmbedding, *_RATED, 0.995, method="residuals", **_OF_ITEMS
+        sk.DPItemEmbedding, *_RATED, 0.995, method="residuals", **_OF_ITEMS
     ),
 }
 
@@ -395,7 +375,7 @@ def _stream(row, replacement, *, step=0, company=0.0, n_steps=6, least=0.9999, *
     X = np.tile(company * np.array(row), (n_steps, 1))
     neighbor = X.copy()
     X[step], neighbor[step] = row, replacement
-    return Worst(JMECovariance(epsilon=16.0, **how), (X,), (neighbor,), "", least)
+    return Worst(sk.JMECovariance(epsilon=16.0, **how), (X,), (neighbor,), "", least)
 
 
 _AHEAD, _BACK = (1.0, 0.0), (-1.0, 0.0)
@@ -416,7 +396,7 @@ CASES |= {
 }
 
 
-class MaliciousSparse(SparseDPPCA):
+class MaliciousSparse(sk.SparseDPPCA):
     """Clients of a server that sends what reveals most, five times too long."""
 
     def _task(self, n_features, weights="optimal"):
@@ -446,19 +426,19 @@ _ROUNDS = {"n_rounds": 2, "center": None}
 _TWO_AXES = {"n_components": 2, "n_rounds": 2, "init": _AXES[:2].tolist()}
 CASES |= {
     # The noisy second moment, as it is sent.
-    "federated-matrix": _client(FederatedDPPCA(1, **_BY_MATRIX), *_TURNED),
+    "federated-matrix": _client(sk.FederatedDPPCA(1, **_BY_MATRIX), *_TURNED),
     "federated-off-diagonal": _client(
-        FederatedDPPCA(1, **_BY_MATRIX), _unit(1, 1, 0), _unit(1, -1, 0)
+        sk.FederatedDPPCA(1, **_BY_MATRIX), _unit(1, 1, 0), _unit(1, -1, 0)
     ),
     "federated-pairs": _client(
-        FederatedDPPCA(1, aggregation="matrix", center="pairs"),
+        sk.FederatedDPPCA(1, aggregation="matrix", center="pairs"),
         *_TURNED,
         np.zeros((3, 3)),
     ),
     "sparse-pairs": _client(MaliciousSparse(**_TWO_AXES, center="pairs"), *_AXES[:2]),
     # A start and three rounds that an honest server makes of what it got.
     "sparse-honest": _client(
-        SparseDPPCA(1, n_rounds=3, center=None), *_AXES[:2], least=0.867
+        sk.SparseDPPCA(1, n_rounds=3, center=None), *_AXES[:2], least=0.867
     ),
     # A server that sends in every round what reveals most, five times too long.
     "sparse-malicious": _client(
@@ -473,7 +453,7 @@ CASES |= {
 def _scaler(row, replacement, release, epsilon=16.0, least=0.9999, cls=None, **how):
     """Return a case of one row of five, whose features are all alike."""
     sides = changed(np.full(4, float(row)), np.full(4, float(replacement)), 4)
-    model = (cls or DPStandardScaler)(epsilon=epsilon, **how)
+    model = (cls or sk.DPStandardScaler)(epsilon=epsilon, **how)
     return Worst(model, *sides, release, least)
 
 
@@ -492,7 +472,7 @@ CASES |= {
     "scaler-moments": _scaler(-1e12, 1e12, "moments", 32.0),
     # A missing value, and one at the edge.
     "scaler-holes": _scaler(np.nan, 1e12, "moments", 32.0, **_MISSING),
-    "table-holes": _scaler(np.nan, 1e12, "moments", 32.0, cls=DPTableVectorizer),
+    "table-holes": _scaler(np.nan, 1e12, "moments", 32.0, cls=sk.DPTableVectorizer),
     "scaler": _scaler(-1e12, 1e12, "", 16.0, 0.653, **_MANY_ROWS),
     "scaler-few-rows": _scaler(-1e12, 1e12, "", 16.0, 0.632),
     "scaler-box": _scaler(-50, 50, "", 16.0, 0.55, bounds=(-1, 1)),
@@ -516,11 +496,11 @@ def _weighted(replacement, release, least=0.9999):
     other = rows.copy()
     other[0] = replacement
     sides = [(side[:, :-1], side[:, -1]) for side in (rows, other)]
-    return Worst(DPRidge(epsilon=16.0, intervals=True), *sides, release, least)
+    return Worst(sk.DPRidge(epsilon=16.0, intervals=True), *sides, release, least)
 
 
 def _in_box(epsilon=16.0, **more):
-    return DPRidge(epsilon=epsilon, bounds=(-1, 1), target_bounds=(-1, 1), **more)
+    return sk.DPRidge(epsilon=epsilon, bounds=(-1, 1), target_bounds=(-1, 1), **more)
 
 
 # Images that are orthogonal but for the constant, and longer than the radius.
@@ -533,7 +513,7 @@ CASES |= {
     "ridge-square": _ridge(_in_box(130.0), (0.0,) * 4, (1e3,) * 4, "mean_square"),
     # Fewer are outvoted by the noise.
     "ridge-median": _ridge(
-        DPRidge(epsilon=16.0, bounds=(-1, 1)),
+        sk.DPRidge(epsilon=16.0, bounds=(-1, 1)),
         (0.0, 0.0, 0.0, -_LARGEST),
         (0.0, 0.0, 0.0, _LARGEST),
         "median",
@@ -543,7 +523,7 @@ CASES |= {
     "ridge-box": _ridge(_in_box(), _ALIKE, _CROSSED, "", 12, 0.97),
     # All other rows have the label 0.
     "ridge-classes": _ridge(
-        DPRidgeClassifier(epsilon=16.0, bounds=(-1, 1), classes=[0.0, 1.0]),
+        sk.DPRidgeClassifier(epsilon=16.0, bounds=(-1, 1), classes=[0.0, 1.0]),
         (9.0, 9.0, 9.0, 0.0),
         (9.0, 9.0, -9.0, 1.0),
         "joint_moment",
@@ -563,11 +543,11 @@ CASES |= {
     "ridge-weighted": _weighted([-7.2, 18.66, 0.0, 1e3], "joint_moment", 0.999),
     "ridge-scores": _weighted([20.0, 0.0, 0.0, -1e3], "scores"),
     "ridge-far-scores": _weighted([20.0, 0.0, 0.0, -1e3], "far_scores"),
-    "ridge": _ridge(DPRidge(epsilon=16.0), (-1e12,) * 4, (1e12,) * 4, "", 5, 0.51),
+    "ridge": _ridge(sk.DPRidge(epsilon=16.0), (-1e12,) * 4, (1e12,) * 4, "", 5, 0.51),
 }
 
 # Two steps that see the same rows, each of which moves by its whole sensitivity.
-_STEPS = [("a", DPPCA(1, center="none")), ("b", DPPCA(1, center="none"))]
+_STEPS = [("a", sk.DPPCA(1, center="none")), ("b", sk.DPPCA(1, center="none"))]
 _UNION, _COLUMNS = FeatureUnion(_STEPS), [(*step, [0, 1]) for step in _STEPS]
 CASES |= {
     name: Worst(make_private_pipeline(step, epsilon=8.0), *changed(*np.eye(2)))
