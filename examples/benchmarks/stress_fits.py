@@ -154,14 +154,7 @@ def _fit_sparse(accountant):
 
 
 def _fit_federated(accountant):
-    model = FederatedDPPCA(
-        1,
-        epsilon=EPSILON,
-        clip_norm=1.0,
-        center="none",
-        accountant=accountant,
-        n_jobs=2,
-    )
+    model = FederatedDPPCA(1, epsilon=EPSILON, center="none", accountant=accountant)
     model.fit(ROWS, clients=CLIENTS)
     return model.components_[0], "sphere", 1
 
