@@ -79,12 +79,14 @@ def test_tables_of_any_library_become_the_same_vectors(form, tmp_path):
 def test_columns_may_have_names_of_attributes():
     """pandas has columns as attributes, which say nothing about the form of a table."""
     names = ["column_names", "dtype", "iter_batches", "schema_arrow"]
-    accountant = PrivacyAccountant()
-    pca = DPPCA(noise_seed=0, accountant=accountant).fit(pd.DataFrame(X, columns=names))
+    accountant = sk.PrivacyAccountant()
+    pca = sk.DPPCA(noise_seed=0, accountant=accountant).fit(
+        pd.DataFrame(X, columns=names)
+    )
     assert list(pca.feature_names_in_) == names
     assert len(accountant.ledger) == 1
     np.testing.assert_array_equal(
-        pca.components_, DPPCA(noise_seed=0).fit(X).components_
+        pca.components_, sk.DPPCA(noise_seed=0).fit(X).components_
     )
 
 
