@@ -285,13 +285,12 @@ users : array-like of shape (n_rows,) or None, default=None
     User ids of the same type as in fit.
 [users_of_fit]
 users : array-like of shape (n_rows,) or None, default=None
-    One hashable id per row, all of one kind: numbers (integers that are exact
-    in their dtype; never float16), strings, times, or objects of one type. With
-    neither `users` nor `user_feature`, all rows belong to one user.
+    One id per row, integers or text, all of one kind. With neither `users` nor
+    `user_feature`, all rows belong to one user.
 [clients]
 clients : array-like of shape (n_samples,) or None, default=None
-    One hashable id per row. With neither `clients` nor `client_feature`, all
-    rows belong to one client.
+    One id per row, integers or text. With neither `clients` nor
+    `client_feature`, all rows belong to one client.
 [shape_of_rows]
 n_samples : int
     Number of rows, public.
