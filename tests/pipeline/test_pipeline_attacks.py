@@ -362,3 +362,14 @@ def test_a_missing_integer_changes_no_other_row(dtype):
             with refused("convert them to float64 first") as accountant, accountant:
                 model.fit(rows)
     make_private_pipeline(Normalizer(), DPPCA(1)).fit(rows.cast(pl.Float64))
+
+
+@pytest.mark.parametrize("row", [0, 7])
+def test_a_nested_entry_of_a_list_is_found_after_the_charge(row):
+    rows = np.random.default_rng(0).normal(size=(100, 3)).tolist()
+    rows[row][1] = [1.0]
+    accountant = PrivacyAccountant()
+    model = make_private_pipeline(DPStandardScaler(), DPPCA(1), accountant=accountant)
+    with pytest.raises(ValueError, match="stays charged"):
+        model.fit(rows)
+    assert len(accountant.ledger) == 1

@@ -152,8 +152,11 @@ class Rows:
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rows and columns."""
-        shape = getattr(self.X, "shape", None)
-        shape = np.asarray(self.X).shape if shape is None else shape
+        X = self.X
+        if isinstance(X, (list, tuple)):  # no entry is looked at
+            shape = (len(X), *(len(row) for row in X[:1] if hasattr(row, "__len__")))
+        else:
+            shape = getattr(X, "shape", None) or np.shape(X)
         if len(shape) != 2:
             raise ValueError("X must be a table of rows and columns")
         return int(shape[0]), int(shape[1])
