@@ -236,9 +236,9 @@ def _of_settings(kind):
     return replay_cases.cases_of_settings(kind, ESTIMATORS)
 
 
-def _scores():
+def _scores(cases):
     for number in range(100):
-        yield from replay_cases.scorer_cases(np.random.default_rng(number), "array")
+        yield from cases(np.random.default_rng(number), "array")
 
 
 # Cases of replays, by family.
@@ -248,7 +248,6 @@ FAMILIES = {
 FAMILIES |= {
     kind: functools.partial(replay_cases.other_cases, kind, "array")
     for kind in (
-        "scorers of users",
         "compositions",
         "validation",
         "optimizers",
@@ -257,7 +256,8 @@ FAMILIES |= {
     )
 }
 FAMILIES |= {
-    "scorers": _scores,
+    "scorers": lambda: _scores(replay_cases.scorer_cases),
+    "scorers of users": lambda: _scores(replay_cases.user_scorer_cases),
     "tables": lambda: replay_cases.other_cases("tables", "pandas"),
     "groups": lambda: replay_cases.group_cases(np.random.default_rng(8)),
 }
