@@ -1,7 +1,4 @@
-"""Run a script with noise whose keys follow from its name: no chance makes it fail.
-
-python .ci/run_keyed.py SCRIPT
-"""
+"""Run the script that is named, with keys of noise that follow from its name."""
 
 import random
 import runpy
