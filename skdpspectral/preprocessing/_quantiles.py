@@ -18,7 +18,7 @@ from .._tables.table import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import calibrate_alike
-from ..accounting._ledger.context import ambient_accountant
+from ..accounting._ledger.context import ambient_accountant, says_what_stays_charged
 from ..mechanisms import Neighbors, Unit
 
 _CONSTRAINTS = {
@@ -136,6 +136,7 @@ def _charged(statistic, caller, n_samples, *given):
     return Release(plan, accountant, noise_seed)
 
 
+@says_what_stays_charged()
 def private_quantiles(
     X,
     q=0.5,
