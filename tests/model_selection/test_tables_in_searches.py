@@ -181,7 +181,7 @@ def tells(fitted, X, y):
 SHORT = make_private_pipeline(
     DPTableVectorizer(max_categories=7), DPRidgeClassifier(classes=[0, 1])
 )
-NARROW = {"dptablevectorizer__max_categories": [1, 2, 3]}
+NARROW = {"dptablevectorizer__max_categories": [1, 2, 3, 4, 5, 6]}
 CHANGES = {"another": "Wels", "number": 7, "missing": None, "long": "Linz " * 50}
 
 
