@@ -92,7 +92,7 @@ def test_the_budget_is_charged_before_values_are_read():
     X = table(1000)
     X[0] = np.inf
     with sk.PrivacyAccountant(epsilon=1.0) as accountant:
-        with pytest.raises(ValueError, match="infin.*this fit stays charged"):
+        with pytest.raises(ValueError, match=r"infin.*this fit stays charged"):
             private_quantiles(X, 0.5)
         assert [entry.estimator for entry in accountant.ledger] == ["private_quantiles"]
         with pytest.raises(sk.PrivacyBudgetError):
