@@ -211,7 +211,7 @@ def _risk(moment, values, inverse, solution, terms, pooled):
 
 
 def _terms(moment, values, inverse, differences, turned, solution):
-    """Return Stein's unbiased estimates of b'beta and of beta'A beta."""
+    """Return Stein's estimates of b'beta and beta'A beta (:ref:`theory_ridge_risk`)."""
     product = turned * solution
     bias = differences.sum(axis=1) + np.diag(differences)
     fitted = np.sum(values[:, None] * solution**2, axis=0)
