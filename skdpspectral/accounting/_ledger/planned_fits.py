@@ -156,7 +156,7 @@ class Rows:
         if isinstance(X, (list, tuple)):  # no entry is looked at
             shape = (len(X), *(len(row) for row in X[:1] if hasattr(row, "__len__")))
         else:
-            shape = getattr(X, "shape", None) or np.shape(X)
+            shape = getattr(X, "shape", None) or np.asarray(X).shape
         if len(shape) != 2:
             raise ValueError("X must be a table of rows and columns")
         return int(shape[0]), int(shape[1])
