@@ -4,7 +4,7 @@ Every function takes public numbers only and returns the largest change, over
 neighboring data sets, of a statistic. The proofs are in the theory part of the
 documentation, whose index ties each lemma to its function and its test.
 
-Means, moments and products of rows, pairs and gradients; sums and scores of users;
+Means, moments and products of rows and gradients; sums and scores of users;
 counts of categories, and rounding errors of sums. Last is how far one row moves PCA
 under a spiked Gaussian model: bounds that a theorem gives outside an event whose
 probability is theirs to choose, and the papers' formulas, whose constant is open;
@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import chdtrc, chdtri, gammaincinv, ndtr, ndtri
+from scipy.special import chdtrc, chdtri, gammaincinv, ndtri
 
 from .mechanisms import Neighbors
 
@@ -118,28 +118,6 @@ def power_product_error(
     products = 2.0 * n_features * 2.0**-52 * bound
     summed = summation_error(bound, n_samples, block_rows, blocks_together)
     return summed + products + clip_norm**2 * defect
-
-
-def pair_mean_sensitivity(change: float, n_samples: int) -> float:
-    r"""Sensitivity of a mean over pairs of rows, :math:`2 \Delta / n`: replace-one.
-
-    Replacing one of its rows moves a pair by at most `change`. Each row is in the same
-    number of pairs, which may depend on public numbers and coins, and never on values.
-    """
-    if n_samples < 2:
-        raise ValueError(f"n_samples must be at least 2 for pairs, got {n_samples}")
-    if not 0.0 < change < math.inf:
-        raise ValueError(f"change must be positive and finite, got {change}")
-    return 2.0 * change / n_samples
-
-
-def pair_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
-    r"""Sensitivity of the second moment of differences, :math:`2 \sqrt2\, c^2 / n`.
-
-    Under replace-one; c bounds what each pair contributes the square of: 1 for
-    differences of unit norm, c for :math:`(x_i - x_j) / \sqrt2` clipped at c.
-    """
-    return pair_mean_sensitivity(math.sqrt(2.0) * clip_norm**2, n_samples)
 
 
 # How far one unit moves a sum of vectors of unit norm.
@@ -256,16 +234,6 @@ def free_moment_weight(n_features: int) -> float:
     return FREE_WEIGHT_1D if n_features == 1 else FREE_WEIGHT
 
 
-def separate_moments_ratio(nu: float) -> float:
-    r"""Squared sensitivity :math:`4 + 2 \nu` of two releases that are composed."""
-    return 4.0 + 2.0 * nu
-
-
-def concatenated_moments_ratio(nu: float) -> float:
-    r"""Squared diameter :math:`4 (1 + \nu)` of a ball of both moments as one."""
-    return 4.0 * (1.0 + nu)
-
-
 def difference_counts_sensitivity(n_features: int) -> float:
     r"""Sensitivity of counts of differences, :math:`2 \sqrt{2 p}` under replace-one.
 
@@ -356,52 +324,6 @@ def gradient_moments_sensitivity(
     return length / batch_size
 
 
-def clipped_moments_sensitivity(
-    clip_norm: float,
-    batch_size: float,
-    nu: float,
-    n_parameters: int,
-    neighbors: Neighbors | str,
-) -> float:
-    r"""Sensitivity of gradients that are clipped together with their squares.
-
-    Of :math:`\frac1m \sum_i s_i (g_i, \sqrt\nu\, g_i \circ g_i / c)`, of norms at most
-    c: c / m where a gradient appears or vanishes. Under replace-one it is less than 2 c
-    / m, as no square is negative: :math:`2 c x / m` with :math:`x^2 = 2 / (1 + \sqrt{1
-    + 4 u})` at :math:`u = \nu / d \le 3/4`, and :math:`c \sqrt{2 + 1 / (2 u)} / m`
-    beyond.
-    """
-    if nu < 0.0 or not batch_size > 0.0 or n_parameters < 1:
-        raise ValueError(
-            "nu must be at least 0, batch_size positive and n_parameters at least 1, "
-            f"got {nu}, {batch_size} and {n_parameters}"
-        )
-    length = 1.0
-    if Neighbors(neighbors) is Neighbors.REPLACE_ONE:
-        u = nu / n_parameters
-        square = 8.0 / (1.0 + math.sqrt(1.0 + 4.0 * u))
-        length = math.sqrt(square if u <= 0.75 else 2.0 + 0.5 / u)
-    return length * clip_norm / batch_size
-
-
-def squared_batch_sensitivity(
-    clip_norm: float, batch_size: float, nu: float, neighbors: Neighbors | str
-) -> float:
-    r"""Sensitivity of :math:`(u, \sqrt\nu\, u \circ u / c)`, u a mean gradient.
-
-    The mean over m is clipped to c once more, unlike in Algorithm 2 of Kalinin,
-    Upadhyay and Lampert (2025). It is :math:`D \sqrt{1 + 4 \nu}`, with D the smaller
-    one of 2 c and of what one example moves the mean, c / m or 2 c / m.
-    """
-    if nu < 0.0 or not batch_size > 0.0:
-        raise ValueError(
-            f"nu must be at least 0 and batch_size positive, got {nu} and {batch_size}"
-        )
-    replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
-    moved = (2.0 if replaced else 1.0) * clip_norm / batch_size
-    return min(moved, 2.0 * clip_norm) * math.sqrt(1.0 + 4.0 * nu)
-
-
 # Rounding of quantiles and tails, far above that of scipy's functions.
 _ROUNDING = 1e-9
 
@@ -432,12 +354,6 @@ def category_threshold(noise_std: float, n_columns: int, failure: float) -> floa
         raise ValueError(f"failure must be in (0, 0.5), got {failure}")
     each = -math.expm1(math.log1p(-failure) / n_columns)
     return 1.0 - noise_std * float(ndtri(each)) * (1.0 + _ROUNDING)
-
-
-def category_failure(threshold: float, noise_std: float, n_columns: int) -> float:
-    """Probability :math:`1 - (1 - q)^c` that a single row's value is named."""
-    alone = float(ndtr((1.0 - threshold) / noise_std))
-    return -math.expm1(n_columns * math.log1p(-alone))
 
 
 # -- rows of a spiked Gaussian law -----------------------------------------------------

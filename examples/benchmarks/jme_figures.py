@@ -7,13 +7,19 @@ bounds them as one vector, and PP squares rows that were released with noise.
 import numpy as np
 
 from skdpspectral.factorizations import Average, NoiseGain, Window, factorize
-from skdpspectral.sensitivity import (
-    concatenated_moments_ratio,
-    free_moment_weight,
-    separate_moments_ratio,
-)
+from skdpspectral.sensitivity import free_moment_weight
 
 FLOOR = 1e-2
+
+
+def separate_moments_ratio(nu):
+    """Return the squared sensitivity of two releases that are composed."""
+    return 4.0 + 2.0 * nu
+
+
+def concatenated_moments_ratio(nu):
+    """Return the squared diameter of a ball of both moments as one vector."""
+    return 4.0 * (1.0 + nu)
 
 
 def truth(d, rng):

@@ -18,7 +18,6 @@ from skdpspectral.preprocessing._columns import (
 )
 from skdpspectral.sensitivity import (
     category_counts_sensitivity,
-    category_failure,
     category_threshold,
 )
 
@@ -38,6 +37,11 @@ def law_of_count(count, sigma, threshold, n_bins=400):
         return np.concatenate([[1.0], np.zeros(n_bins)])
     cumulated = norm.cdf((edges - count) / sigma)
     return np.concatenate([[cumulated[0]], np.diff(cumulated)])
+
+
+def category_failure(threshold, sigma, n_columns):
+    """Probability that a value of a single row is named."""
+    return -math.expm1(n_columns * norm.logcdf((threshold - 1.0) / sigma))
 
 
 def claimed(alpha, sigma, threshold, n_columns):
