@@ -4,7 +4,6 @@ It charges a plan and adds noise to given arrays, once per planned name or step.
 contains no statistics and reads no rows.
 """
 
-from .noise import Release, record_releases
-from .streams import StreamRelease
+from .noise import Release, StreamRelease, record_releases
 
 __all__ = ["Release", "StreamRelease", "record_releases"]

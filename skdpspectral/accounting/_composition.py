@@ -41,7 +41,7 @@ from ..mechanisms import (
     SubsampledGaussian,
     check_real,
 )
-from ..mechanisms._planned_releases import Curve
+from ..mechanisms._plan import Curve
 from ._gaussian import _SLACK, MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
 
 Array: TypeAlias = npt.NDArray[np.float64]

@@ -23,7 +23,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import is_strategy, register, same_value, snapshot
 from .._linalg.walks import quietly
-from .._release.streams import StreamRelease
+from .._release.noise import StreamRelease
 from .._tables.table import deferred_rows
 from ..accounting import PrivacyAccountant
 from ..factorizations import (

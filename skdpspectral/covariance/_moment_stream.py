@@ -15,7 +15,7 @@ from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
 from ..factorizations import Factorization, NoiseGain, Pair, Workload
 from ..mechanisms import Exact, Mechanism, PrivacyPlan
-from ..mechanisms._planned_releases import GRID_BITS
+from ..mechanisms._plan import GRID_BITS
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256

@@ -1,20 +1,12 @@
-r"""Workloads, and factorizations A = B C of them that shape noise.
-
-A workload has the weights of the rows in the sum of each step of a stream. Accumulators
-sum rows that arrive in batches, with the same result for any batches: ``push(rows)``
-returns the sums after each row, of shape (b, width). Power series are first columns of
-lower-triangular Toeplitz matrices.
+r"""Workloads of streams and factorizations that shape their noise: pure arithmetic.
 
 A stream of rows x is released as :math:`C x + Z` with independent noise Z, from which
 :math:`x + C^{-1} Z` and every weighted sum of it follow. A row moves :math:`C x` by at
-most its own change times :math:`|C|`, the largest norm of a column of C. The scale of C
-is arbitrary: here it is such that noise of single steps is not smaller than Z.
-
-Filters return rows of :math:`C^{-1} Z` from rows of Z, the same for any number of whole
-blocks. A buffered linear Toeplitz matrix C has few parameters and constant memory. Its
-first column is :math:`1, \sum_i \omega_i, \sum_i \omega_i \theta_i,
-\sum_i \omega_i \theta_i^2, \dots`: a sum of q geometric series that approximates the
-square root of a workload. McMahan, Upadhyay et al. (2024).
+most its own change times :math:`|C|`, the largest norm of a column of C, whose scale is
+such that noise of single steps is not smaller than Z. Power series are first columns of
+lower-triangular Toeplitz matrices. That of a buffered linear one (McMahan, Upadhyay et
+al. 2024) is a sum of q geometric series, :math:`1, \sum_i \omega_i, \sum_i \omega_i
+\theta_i, \sum_i \omega_i \theta_i^2, \dots`, close to the root of a workload.
 """
 
 from __future__ import annotations
@@ -37,7 +29,7 @@ from .._base.strategies import register
 
 
 class RunningSums:
-    """Sums of all rows so far."""
+    """Sums of all rows so far; ``push`` gives the same for any batches of them."""
 
     def __init__(self, width: int):
         self._total = np.zeros(width)
@@ -111,10 +103,8 @@ MOST_STEPS = 2**53
 class Workload:
     """Weights A[t, i] of rows i in the sum of step t.
 
-    Every workload is a *core*, whose weights only depend on t - i and which is
-    factorized, divided by public numbers: if `normalized`, by the sum of its weights.
-    If `growing`, weights of old rows do not decay, and only the trivial factorization
-    has bounded column norms for all lengths.
+    A *core* of weights by t - i, which is factorized, is divided by the sum of its
+    weights if `normalized`. If `growing`, weights of old rows do not decay.
     """
 
     name = "prefix"
@@ -294,10 +284,7 @@ class NoiseFilter:
 
 
 class Buffered(NoiseFilter):
-    r"""The filter of a buffered linear Toeplitz matrix, by blocks of steps.
-
-    :math:`W_t = Z_t - \omega \cdot S`, :math:`S \leftarrow \theta S + W_t`.
-    """
+    """Of buffers S by blocks of steps: W = Z - weight S, then S = decay S + W."""
 
     def __init__(self, width: int, decay: np.ndarray, weight: np.ndarray):
         self.width = width
@@ -408,13 +395,11 @@ _MOST_NOISE_STEPS = 2.0**47
 class Factorization:
     """A matrix C: the norm of its columns, and the filter that applies its inverse.
 
-    `max_steps` is the number of steps that `column_norm` holds for, an upper bound on
-    the largest 2-norm of a column; None for any number. `amplification` is how many
-    times an error in :math:`C^{-1} Z`, relative to the terms that it is summed from, is
-    larger in Z: 0 for identities, which make none, about 1 for recursions that fade,
-    a bound on the largest row sum of :math:`|C| |C^{-1}|` for others.
-    `noise_gain` bounds the standard deviation of :math:`C^{-1} Z` at any step, in units
-    of that of Z.
+    `column_norm` is an upper bound for `max_steps` steps; None for any number.
+    `amplification` is how many times an error in :math:`C^{-1} Z`, relative to the
+    terms that it is summed from, is larger in Z: 0 without any, about 1 for recursions
+    that fade, a bound on the largest row sum of :math:`|C| |C^{-1}|` for others.
+    `noise_gain` bounds the deviation of :math:`C^{-1} Z` at any step, in that of Z.
     """
 
     name = "trivial"
@@ -454,10 +439,7 @@ class Factorization:
 
 
 class Banded(Factorization):
-    """A Toeplitz matrix given by the first columns of its inverse and of itself.
-
-    Both begin with 1; that of the inverse is zero beyond its end.
-    """
+    """A Toeplitz matrix by the first columns, from 1 on, of its inverse and itself."""
 
     def __init__(self, name: str, inverse: np.ndarray, column: np.ndarray):
         self.name, self.max_steps = name, len(column)
@@ -479,10 +461,7 @@ class Banded(Factorization):
 
 
 class BufferedToeplitz(Factorization):
-    r"""A buffered linear Toeplitz matrix over n steps; None for any number.
-
-    It has decays :math:`\theta` in (0, 1) and weights :math:`\omega` of buffers.
-    """
+    """A matrix of buffers with decays in (0, 1) over n steps; None for any number."""
 
     name = "blt"
     amplification = 1.0
@@ -636,12 +615,9 @@ def factorize(
 class Pair(Factorization):
     """One matrix for the first entries of a row, and another for the rest.
 
-    The second is made to have columns of norm :math:`|C_1|`. A row then moves
-    :math:`(C_1 x, C_2 y)` by at most :math:`|C_1|` times the change of :math:`(x, y)`,
-    and rounding errors of either part move it by no more than those of one matrix. If
-    its columns are longer, its noise is larger instead, by `stretch` :math:`= |C_2| /
-    |C_1|`. If they are shorter, the rest must be weighted by `ratio` :math:`= |C_1| /
-    |C_2|`, as noise of single steps must not be smaller than Z. Both are at least 1.
+    The second is made to have columns as long as the first. If they are longer, its
+    noise is larger instead, by `stretch`. If they are shorter, the rest must be
+    weighted by `ratio`, as noise of single steps must not be smaller than Z.
     """
 
     def __init__(self, first: Factorization, second: Factorization, n_first: int):

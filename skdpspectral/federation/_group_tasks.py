@@ -25,8 +25,7 @@ from ..mechanisms import (
     SharedGaussian,
     check_count,
 )
-from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE
-from ..mechanisms._planned_releases import MOST_SHARES
+from ..mechanisms._plan import MOST_SHARES, NODE_NOISE, SERVER_NOISE
 
 _ONCE = "A user with rows at k nodes is only protected at k times the cost mu."
 

@@ -17,8 +17,7 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import check_arguments, register, snapshot
-from .._release.noise import public_order
-from .._release.streams import StreamRelease, attainable_rate
+from .._release.noise import StreamRelease, attainable_rate, public_order
 from ..accounting import (
     PrivacyAccountant,
     PrivacyLeakWarning,

@@ -81,7 +81,7 @@ def test_errors_of_accepted_noise_are_far_below_the_grid(workload, name, n):
 
 
 def test_a_norm_that_is_no_number_is_refused():
-    from skdpspectral._release.streams import check_shaping
+    from skdpspectral._release.noise import check_shaping
 
     mechanism = CorrelatedGaussian("x", 1.0, 1.0, (1,))
     factorization = factorize(Prefix(), "trivial")

@@ -17,8 +17,8 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._release import streams
-from skdpspectral._release.streams import StreamRelease
+from skdpspectral._release import noise as releases
+from skdpspectral._release.noise import StreamRelease
 from skdpspectral.accounting import calibrate_gaussian, gaussian_mu
 from skdpspectral.covariance import JointMoments
 from skdpspectral.factorizations import Prefix, factorize
@@ -69,9 +69,9 @@ def test_noise_does_not_depend_on_how_much_is_drawn_at_once(factorization, monke
     (mechanism,) = moments.mechanisms(0.3)
     parts = [0, 30, 140, n_steps], [0, n_steps]
     for cached, ends in itertools.product((1, 1 << 9, 1 << 16), parts):
-        monkeypatch.setattr(streams, "_CACHED", cached)
+        monkeypatch.setattr(releases, "_CACHED", cached)
         shaping = moments.factorization.filter(5)
-        noise = streams._ShapedNoise(mechanism, shaping, noise_generator(1))
+        noise = releases._ShapedNoise(mechanism, shaping, noise_generator(1))
         rows = np.zeros((n_steps, 5))
         for start, end in itertools.pairwise(ends):
             noise.add_to(rows[start:end], start)
@@ -90,7 +90,7 @@ def test_noise_is_that_of_the_generator(factorization):
     moments = model._moment_stream(None, 2)
     (mechanism,) = moments.mechanisms(0.3)
     shaping = moments.factorization.filter(5)
-    noise = streams._ShapedNoise(mechanism, shaping, noise_generator(1))
+    noise = releases._ShapedNoise(mechanism, shaping, noise_generator(1))
     rows = np.zeros((n_steps, 5))
     noise.add_to(rows, 0)
     drawn = noise_generator(1).standard_normal((n_steps, 5)) * mechanism.noise_std

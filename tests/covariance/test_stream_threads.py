@@ -116,7 +116,7 @@ def test_a_release_has_no_copies():
 
 
 def open_release(accountant=None, epsilon=1.0, n=100):
-    from skdpspectral._release.streams import StreamRelease
+    from skdpspectral._release.noise import StreamRelease
 
     model = JMECovariance(epsilon, horizon=n, accountant=accountant)
     moments = model._moment_stream(n, 2)

@@ -10,7 +10,7 @@ from scipy.stats import chi2, norm
 
 from skdpspectral.accounting import calibrate_gaussian, gaussian_delta
 from skdpspectral.mechanisms import PrivacyPlan, SharedGaussian
-from skdpspectral.mechanisms._planned_releases import log_share_distance
+from skdpspectral.mechanisms._plan import log_share_distance
 
 REACH = 400  # of laws that are held whole
 

@@ -32,7 +32,7 @@ from sklearn.base import BaseEstimator
 
 from skdpspectral import PrivacyBudgetError
 from skdpspectral._base.estimator import PrivateEstimator
-from skdpspectral._release import noise, streams
+from skdpspectral._release import noise
 from skdpspectral._release.noise import mirror_lower, round_to_integers
 from skdpspectral.decomposition import _federated_pca
 from skdpspectral.federation import _groups as _group_client
@@ -122,12 +122,6 @@ class Tape:
             self.seeded += [made] * (noise_seed is not None)
             return made
         return noise.generator_of_key(self.n_generators)
-
-    def key(self, noise_seed=None):
-        """Return the key of samples, which are the same in each replay."""
-        if self.fresh:
-            return _key(noise_seed)
-        return self.generator().bytes(16)
 
     def charge(self, plan, accountant=None, noise_seed=None):
         """Note a plan, and refuse it if there is no budget."""
@@ -243,15 +237,13 @@ class Tape:
 
             put(noise, "_add_noise", self.add_noise)
             put(noise, "_above", self.above)
-            for module in (noise, streams):
-                put(module, "noise_generator", self.generator)
-            put(streams, "_key", self.key)
-            put(streams._ShapedNoise, "__init__", method(self.begin_stream))
-            put(streams._ShapedNoise, "add_to", method(self.add_to))
-            put(streams.StreamRelease, "sample", method(self.sample_units))
+            put(noise, "noise_generator", self.generator)
+            put(noise._ShapedNoise, "__init__", method(self.begin_stream))
+            put(noise._ShapedNoise, "add_to", method(self.add_to))
+            put(noise.StreamRelease, "sample", method(self.sample_units))
             put(noise, "draw_option", self.option)
             put(Ballot, "__call__", method(self.block))
-            for module in (noise, streams, _group_client):
+            for module in (noise, _group_client):
                 put(module, "charge", self.charge)
             ledger = types.SimpleNamespace(charge=self.charge)
             put(PrivatePipeline, "_governing_accountant", lambda pipeline: ledger)
@@ -266,12 +258,12 @@ class Tape:
         self.mus[begin:] = [max(self.mus[begin:])]
 
 
-_noise_generator, _key = noise.noise_generator, streams._key
+_noise_generator = noise.noise_generator
 _add_noise = noise._add_noise
 _above, _draw_option = noise._above, noise.draw_option
 _block = Ballot.__call__
-_begin_stream, _add_to = streams._ShapedNoise.__init__, streams._ShapedNoise.add_to
-_sample_units = streams.StreamRelease.sample
+_begin_stream, _add_to = noise._ShapedNoise.__init__, noise._ShapedNoise.add_to
+_sample_units = noise.StreamRelease.sample
 
 
 def _alike(one, other):

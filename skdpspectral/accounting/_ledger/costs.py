@@ -30,7 +30,7 @@ from ...mechanisms import (
     Unit,
     check_real,
 )
-from ...mechanisms._planned_releases import Curve, Mechanism
+from ...mechanisms._plan import Curve, Mechanism
 from .._composition import Total, is_within, least_mu, pairs_of, pure_mu
 from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
