@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._base.documented import documented
 from .accounting import PrivacyLeakWarning
 from .accounting._ledger.planned_fits import estimators_within, is_private
-from .mechanisms import check_count, check_real
+from .mechanisms import check_count
 from .pipeline import PrivatePipeline
 from .preprocessing._quantiles import score_histogram
 
@@ -56,11 +56,12 @@ class _Display:
         self._draw(ax, style)
         return self
 
-    def _start(self, ax) -> None:
-        """Take the given axes, or make new ones."""
+    def _start(self, ax, xlabel: str, ylabel: str) -> None:
+        """Take the given axes, or make new ones, and label them."""
         pyplot = self._check_style()
         self.ax_ = pyplot.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
+        self.ax_.set(xlabel=xlabel, ylabel=ylabel)
 
     @staticmethod
     def _check_style(**style):
@@ -85,12 +86,8 @@ def _attribute(estimator, name: str, remedy: str):
     return found
 
 
-def _deviations(confidence) -> float:
-    """Return half the width of a two-sided normal interval, in deviations."""
-    confidence = check_real("confidence", confidence)
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-    return float(ndtri(0.5 + 0.5 * confidence))
+# Half the width of a two-sided interval of 95 % of normal noise, in deviations.
+_WIDTH = float(ndtri(0.975))
 
 
 def _of_shape(name: str, values, shape: tuple) -> np.ndarray:
@@ -145,7 +142,8 @@ class LedgerDisplay(_Display):
         self.budget, self.delta = budget, delta
 
     def _draw(self, ax, style):
-        self._start(ax)
+        at = "" if self.delta is None else f" at delta={self.delta:g}"
+        self._start(ax, "entries of the ledger", f"epsilon{at}")
         entries = _of_shape("entries", self.entries, (None,))
         style = {"drawstyle": "steps-post", "marker": ".", **style}
 
@@ -165,8 +163,6 @@ class LedgerDisplay(_Display):
             self.budget_ = self.ax_.axhline(
                 self.budget, color="0.4", linestyle="--", label="budget"
             )
-        at = "" if self.delta is None else f" at delta={self.delta:g}"
-        self.ax_.set(xlabel="entries of the ledger", ylabel=f"epsilon{at}")
         self.ax_.set_ylim(bottom=0.0)
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         self.ax_.legend()
@@ -197,7 +193,7 @@ class LedgerDisplay(_Display):
 
 @documented
 class ComponentsDisplay(_Display):
-    """Visualization of private components with noise intervals.
+    """Visualization of private components with intervals of 95 % of the noise.
 
     Parameters
     ----------
@@ -205,7 +201,7 @@ class ComponentsDisplay(_Display):
         Components, one per row.
     std : array-like of shape (n_components, n_features)
         Standard deviations of the entries due to noise.
-    {intervals}
+    {feature_names}
 
     Attributes
     ----------
@@ -224,15 +220,14 @@ class ComponentsDisplay(_Display):
     1
     """
 
-    def __init__(self, *, components, std, feature_names=None, confidence=0.95):
+    def __init__(self, *, components, std, feature_names=None):
         self.components, self.std = components, std
-        self.feature_names, self.confidence = feature_names, confidence
+        self.feature_names = feature_names
 
     def _draw(self, ax, style):
-        width = _deviations(self.confidence)
         components = _of_shape("components", self.components, (None, None))
-        bars = width * _of_shape("std", self.std, components.shape)
-        self._start(ax)
+        bars = _WIDTH * _of_shape("std", self.std, components.shape)
+        self._start(ax, "feature", "entry, 95% of the noise")
         style = {"linestyle": "none", "marker": "o", **style}
         self.errorbars_ = []
         rank, n_features = components.shape
@@ -242,24 +237,19 @@ class ComponentsDisplay(_Display):
             style["label"] = f"component {k + 1}"
             self.errorbars_.append(self.ax_.errorbar(places, row, bar, **style))
         self.ax_.axhline(0.0, color="0.4", linewidth=0.8)
-        self.ax_.set(
-            xlabel="feature", ylabel=f"entry, {self.confidence:.0%} of the noise"
-        )
         if self.feature_names is not None:
             names = list(self.feature_names)
             self.ax_.set_xticks(range(n_features), names, rotation=45, ha="right")
         self.ax_.legend()
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, confidence=0.95, **style):
+    def from_estimator(cls, estimator, *, ax=None, **style):
         """Plot the components of a fitted estimator, without charging it.
 
         Parameters
         ----------
         estimator : fitted DPPCA
             Estimator with `components_std_`, which not every fit sets.
-        confidence : float, default=0.95
-            Coverage of each single interval, in (0, 1).
         {as_in_plot}
         sklearn.exceptions.NotFittedError
             If the estimator is not fitted.
@@ -276,8 +266,7 @@ class ComponentsDisplay(_Display):
         remedy = 'fit DPPCA with scale=None or scale="bounds"'
         std = _attribute(estimator, "components_std_", remedy)
         names = getattr(estimator, "feature_names_in_", None)
-        named = {"feature_names": names, "confidence": confidence}
-        display = cls(components=estimator.components_, std=std, **named)
+        display = cls(components=estimator.components_, std=std, feature_names=names)
         return display.plot(ax, **style)
 
 
@@ -324,7 +313,7 @@ class ScoresDisplay(_Display):
         edges = _of_shape("edges", self.edges, (2, None))
         n_bins = edges.shape[1] - 1
         counts = _of_shape("counts", self.counts, (None, n_bins, n_bins))
-        self._start(ax)
+        self._start(ax, "first component", "second component")
         first, second = np.meshgrid(*(edges[:, :-1] + edges[:, 1:]) / 2, indexing="ij")
         names = self.group_names
         names = [None] * len(counts) if names is None else names
@@ -334,7 +323,6 @@ class ScoresDisplay(_Display):
             look = {"s": 150.0 * cells[seen] / counts.max(), "alpha": 0.6, **style}
             drawn = self.ax_.scatter(first[seen], second[seen], label=name, **look)
             self.scatters_.append(drawn)
-        self.ax_.set(xlabel="first component", ylabel="second component")
         if self.group_names is not None:
             self.ax_.legend()
 
@@ -403,7 +391,7 @@ _DRAWN = 3.0
 
 @documented
 class StreamDisplay(_Display):
-    """Visualization of the released means of a stream with noise bands.
+    """Visualization of the released means of a stream, with bands of 95 % noise.
 
     Parameters
     ----------
@@ -413,7 +401,7 @@ class StreamDisplay(_Display):
         Released means.
     std : array-like of shape (n_points,)
         Standard deviations of the noise in each entry of a mean.
-    {intervals}
+    {feature_names}
 
     Attributes
     ----------
@@ -435,16 +423,15 @@ class StreamDisplay(_Display):
     [1000, 2000, 3000, 4000, 5000]
     """
 
-    def __init__(self, *, steps, locations, std, feature_names=None, confidence=0.95):
+    def __init__(self, *, steps, locations, std, feature_names=None):
         self.steps, self.locations, self.std = steps, locations, std
-        self.feature_names, self.confidence = feature_names, confidence
+        self.feature_names = feature_names
 
     def _draw(self, ax, style):
-        width = _deviations(self.confidence)
         steps = _of_shape("steps", self.steps, (None,))
         means = _of_shape("locations", self.locations, (len(steps), None))
-        half = width * _of_shape("std", self.std, steps.shape)
-        self._start(ax)
+        half = _WIDTH * _of_shape("std", self.std, steps.shape)
+        self._start(ax, "rows", "released mean, 95% of the noise")
         names = self.feature_names
         names = range(means.shape[1]) if names is None else names
         self.lines_, self.bands_ = [], []
@@ -456,12 +443,10 @@ class StreamDisplay(_Display):
             self.bands_.append(
                 self.ax_.fill_between(steps, mean - half, mean + half, **band)
             )
-        label = f"released mean, {self.confidence:.0%} of the noise"
-        self.ax_.set(xlabel="rows", ylabel=label)
         self.ax_.legend()
 
     @classmethod
-    def from_path(cls, path, *, feature_names=None, ax=None, confidence=0.95, **style):
+    def from_path(cls, path, *, feature_names=None, ax=None, **style):
         """Plot the means of a stream's releases, without charging it.
 
         Parameters
@@ -469,7 +454,7 @@ class StreamDisplay(_Display):
         path : iterable of MomentRelease
             Releases of a stream, such as ``release_path(X, every=100)`` of
             :class:`~skdpspectral.JMECovariance`.
-        {intervals}
+        {feature_names}
         {as_in_plot}
         ValueError
             If the standard deviations of means are not available, as with
@@ -486,8 +471,9 @@ class StreamDisplay(_Display):
                 "path: the noise of these means is not known; use "
                 'moments="jme" without a second_workload'
             )
-        named = {"feature_names": feature_names, "confidence": confidence}
-        display = cls(steps=list(steps), locations=means, std=std, **named)
+        display = cls(
+            steps=list(steps), locations=means, std=std, feature_names=feature_names
+        )
         return display.plot(ax, **style)
 
 
@@ -528,10 +514,9 @@ class ClientWeightsDisplay(_Display):
     def _draw(self, ax, style):
         names = [str(client) for client in self.clients]
         weights = _of_shape("weights", self.weights, (len(names),))
-        self._start(ax)
+        self._start(ax, "weight in the average", "client")
         order = np.argsort(weights, kind="stable")
         self.bars_ = self.ax_.barh([names[k] for k in order], weights[order], **style)
-        self.ax_.set(xlabel="weight in the average", ylabel="client")
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **style):
@@ -589,11 +574,10 @@ class EffectsDisplay(_Display):
     def _draw(self, ax, style):
         places = _of_shape("places", self.places, (None, None))
         effects = _of_shape("effects", self.effects, places.shape)
-        self._start(ax)
+        self._start(ax, "feature (deviations from its mean)", "effect")
         self.lines_ = []
         for x, y, name in zip(places, effects, self.feature_names, strict=True):
             self.lines_ += self.ax_.plot(x, y, **{"label": str(name), **style})
-        self.ax_.set(xlabel="feature (deviations from its mean)", ylabel="effect")
         self.ax_.legend()
 
     @classmethod
@@ -675,7 +659,7 @@ class AuditDisplay(_Display):
     def _draw(self, ax, style):
         wrong = _of_shape("false_positives", self.false_positives, (None,))
         missed = _of_shape("false_negatives", self.false_negatives, wrong.shape)
-        self._start(ax)
+        self._start(ax, "false positives", "false negatives")
         style = {"label": "attack", **style}
         (self.rates_,) = self.ax_.plot(wrong, missed, **style)
         alphas = np.linspace(0.0, 1.0, 201)
@@ -696,7 +680,6 @@ class AuditDisplay(_Display):
         self.bound_ = None
         if self.bound is not None:
             self.bound_ = curve(self.bound, "found: at least", ":")
-        self.ax_.set(xlabel="false positives", ylabel="false negatives")
         self.ax_.set_aspect("equal")
         self.ax_.legend()
 
@@ -804,7 +787,7 @@ class PrivacyUtilityDisplay(_Display):
         order = np.argsort(epsilons)
         epsilons, mean = epsilons[order], scores[order].mean(axis=1)
         std = scores[order].std(axis=1)
-        self._start(ax)
+        self._start(ax, "epsilon", self.score_name or "Score")
         style = {"marker": "o", "label": "private", **style}
         (self.line_,) = self.ax_.plot(epsilons, mean, **style)
         look = {"facecolor": self.line_.get_color(), "alpha": 0.3}
@@ -815,7 +798,7 @@ class PrivacyUtilityDisplay(_Display):
             style = {"color": "0.4", "linestyle": "--", "label": "without privacy"}
             self.baseline_ = self.ax_.axhline(self.baseline_score, **style)
             self.ax_.legend()
-        self.ax_.set(xscale="log", xlabel="epsilon", ylabel=self.score_name or "Score")
+        self.ax_.set_xscale("log")
         self.ax_.xaxis.set_major_formatter("{x:g}")
 
     @classmethod

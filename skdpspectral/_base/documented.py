@@ -327,11 +327,9 @@ PrivacyBudgetError
 [axes_of_display]
 ax_, figure_ : matplotlib Axes and Figure
     Axes and figure of the plot.
-[intervals]
+[feature_names]
 feature_names : sequence of str or None, default=None
     Labels of the features. None numbers them.
-confidence : float, default=0.95
-    Coverage of each single interval, in (0, 1), under normal noise.
 [as_in_plot]
 ax, **style
     As in :meth:`plot`.

@@ -103,13 +103,12 @@ def segments_of(errorbar):
 
 def test_intervals_are_deviations_times_the_normal_quantile():
     components, std = [[0.6, 0.8], [-0.8, 0.6]], [[0.1, 0.2], [0.3, 0.0]]
-    display = ComponentsDisplay(
-        components=components, std=std, feature_names=["a", 2], confidence=0.9
-    )
+    given = {"components": components, "std": std, "feature_names": ["a", 2]}
+    display = ComponentsDisplay(**given)
     assert display.plot() is display
     for k in range(2):
         ends = np.transpose(segments_of(display.errorbars_[k]))
-        half = norm.ppf(0.95) * np.array(std[k])
+        half = norm.ppf(0.975) * np.array(std[k])
         np.testing.assert_allclose(ends, [components[k] - half, components[k] + half])
     labels = [text.get_text() for text in display.ax_.get_xticklabels()]
     assert labels == ["a", "2"]
@@ -215,7 +214,6 @@ def test_bands_of_streams_cover_as_many_exact_means_as_they_say(workload):
     [
         ("assume-centered", {}, "moments"),
         (JointMoments(second_workload=Window(5)), {}, "moments"),
-        ("jme", {"confidence": 1.0}, "confidence must be"),
         ("jme", {"line_width": 1}, "line_width"),
     ],
 )
