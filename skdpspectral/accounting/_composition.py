@@ -1,21 +1,13 @@
 r"""Composition of mechanisms of any kind, and conversion between relations.
 
-Mechanisms that are no Gaussians are composed by distributions of their privacy loss.
-What is composed dominates each entry, and every rounding goes up, so that the result is
-an upper bound. By it, noise of steps on Poisson samples is calibrated. Of such a step,
-for a unit that joins or leaves, the pair is
-:math:`P = (1 - q) N(0, \sigma^2) + q N(1, \sigma^2)` and :math:`Q = N(0, \sigma^2)`.
-For one that is replaced, Q is :math:`(1 - q) N(0, \sigma^2) + q N(-1, \sigma^2)`
-(:ref:`lemma-sampled-replacement`): each is the mirror image of the other.
+What is no Gaussian is composed by distributions of its privacy loss, which dominate
+each entry, and every rounding goes up. A step on a Poisson sample has the pair
+:math:`P = (1 - q) N(0, \sigma^2) + q N(1, \sigma^2)` and :math:`Q = N(0, \sigma^2)`,
+or, if a unit is replaced, its own mirror image (:ref:`lemma-sampled-replacement`).
 
-A mechanism *costs mu but for a failure* d if its hockey-stick divergences are, at every
-:math:`\alpha > 0` and for neighbors in either order, at most
-
-.. math:: G_\alpha = d + (1 - d)\, H_\alpha(N(\mu, 1) \| N(0, 1)).
-
-So squares of mu and failures add up, whatever is chosen by earlier releases
-(:ref:`lemma-box-filter`). :func:`least_mu` is the least mu for a given d
-(:ref:`lemma-least-mu`).
+A mechanism *costs mu but for a failure* d if its hockey-stick divergences are at most
+:math:`d + (1 - d)\, H_\alpha(N(\mu, 1) \| N(0, 1))`: squares of mu and failures add up
+(:ref:`lemma-box-filter`), and :func:`least_mu` is the least mu (:ref:`lemma-least-mu`).
 """
 
 from __future__ import annotations

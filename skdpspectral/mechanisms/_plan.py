@@ -996,7 +996,8 @@ def _mechanism_of(values: dict[str, Any]) -> Mechanism:
     values = dict(values)
     kind = values.pop("kind")
     if kind not in Mechanism.kinds:
-        raise ValueError(f"unknown kind of mechanism {kind!r}")
+        said = f"this release of skdpspectral knows no mechanism {kind!r}"
+        raise NotImplementedError(said)
     if "branches" in values:
         values["branches"] = [
             map(_mechanism_of, branch) for branch in values["branches"]

@@ -17,18 +17,21 @@ from typing import Any
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, html_table, shown
 from ..mechanisms._plan import HEADS, on_one_line
-from . import _answers
-from ._answers import claim, for_the_auditor, for_the_person_responsible, number
 from ._facts import (
     EXTERNAL,
     FORMAT,
     MOST_SHOWN,
     NUMBERS,
     Facts,
+    claim,
     finite,
     fit_facts,
+    for_the_auditor,
+    for_the_person_responsible,
     ledger_facts,
+    number,
     software_versions,
+    title_of,
 )
 
 
@@ -160,7 +163,7 @@ def _questions(answers: Iterable[tuple[str, list[str]]]) -> Iterator[str]:
 
 def _body(facts: Facts, record: str) -> Iterator[str]:
     """Yield the parts of a page, in order."""
-    yield _tagged("h1", _answers.title(facts))
+    yield _tagged("h1", title_of(facts))
     names = ("curator", "intended_use", "description", "date")
     about = [
         (name.replace("_", " ").capitalize(), facts.stated[name])
@@ -197,7 +200,7 @@ def html_page(facts: Facts, record: str, *, page: bool = True) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{html.escape(printable(_answers.title(facts)))}</title>\n"
+        f"<title>{html.escape(printable(title_of(facts)))}</title>\n"
         f"<style>{_PAGE_STYLE}{_STYLE}</style>\n</head>\n"
         f'<body>\n<main class="skdp">\n{body}\n</main>\n</body>\n</html>\n'
     )
@@ -222,7 +225,7 @@ def registry_entry(facts: Facts) -> str:
     private = {"epsilon": facts.epsilon, "delta": facts.delta}
     deployment: dict[str, dict[str, Any]] = {
         "basic": {
-            "name": _answers.title(facts),
+            "name": title_of(facts),
             "data_curators": [
                 {"data_curator_name": stated["curator"], "data_curator_type": "TODO"}
             ],
@@ -258,9 +261,7 @@ def registry_entry(facts: Facts) -> str:
             "tier": 1,
         },
     }
-    slug = (
-        re.sub(r"[^a-z0-9]+", "-", _answers.title(facts).lower()).strip("-") or "todo"
-    )
+    slug = re.sub(r"[^a-z0-9]+", "-", title_of(facts).lower()).strip("-") or "todo"
     entry = {"url_slug": slug, "deployment": deployment}
     text = json.dumps(_printable(entry), indent=1, ensure_ascii=False)
     return re.sub(r": (\d+)e-", r": \1.0e-", text) + "\n"  # a text to YAML otherwise
@@ -296,7 +297,7 @@ class Statement:
 
         With a `path`, it is also written to this file; an existing file is replaced.
         """
-        words = {"format": FORMAT, "title": _answers.title(self._facts)}
+        words = {"format": FORMAT, "title": title_of(self._facts)}
         record = {**words, "claim": claim(self._facts), **vars(self._facts)}
         return _written(f"{json.dumps(record, indent=1, allow_nan=False)}\n", path)
 
@@ -319,7 +320,7 @@ class Statement:
         return html_page(self._facts, self.to_json(), page=False)
 
     def __str__(self) -> str:
-        return f"{_answers.title(self._facts)}\n{claim(self._facts)}"
+        return f"{title_of(self._facts)}\n{claim(self._facts)}"
 
     def __repr__(self) -> str:
         return f"Statement({self._facts.kind} {self._facts.name})"

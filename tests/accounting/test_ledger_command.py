@@ -3,7 +3,7 @@
 import pytest
 from ledger_tools import fit_plan
 
-from skdpspectral import PrivacyAccountant
+from skdpspectral import PrivacyAccountant, mechanisms
 from skdpspectral.statements._command import main
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
@@ -27,6 +27,18 @@ def test_show(path, capsys):
     assert shown.count("\nEntry ") == 3
     assert shown.count("differentially private") >= 3
     assert " UTC for 'north': " in shown
+
+
+@pytest.mark.parametrize("kind", ["Gaussian", "ApproximateDP"])
+def test_kinds_of_other_releases_are_listed(path, capsys, monkeypatch, kind):
+    known = getattr(mechanisms, kind).kind
+    monkeypatch.delitem(mechanisms.Mechanism.kinds, known)
+    assert main(["show", path]) == 1
+    shown = capsys.readouterr().out
+    assert shown.count("\nEntry ") == 3
+    assert f"knows no mechanism {known!r}" in shown
+    cost = "for 'north': DPPCA has cost epsilon=0.5, delta=1e-06 per row (replace-one)"
+    assert (cost in shown) == (kind == "Gaussian")
 
 
 def test_names_do_not_control_a_terminal(path, capsys):

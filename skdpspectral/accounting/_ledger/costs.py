@@ -2,12 +2,9 @@ r"""What a plan costs a ledger, and the filter that decides what still fits.
 
 A ledger with a budget fixes a *box* before anything is released: D for probabilities of
 failure, E for epsilons of pure differential privacy, and the largest M with
-
-.. math:: D + (1 - D)\, \delta_M(\epsilon - E) \le \delta.
-
-Each entry takes a squared mu, a failure and an epsilon, and is admitted while each of
-the three sums stays within the box, whatever results it was chosen by
-(:ref:`lemma-box-filter`). Sums are exact: they have no rounding and no order.
+:math:`D + (1 - D)\, \delta_M(\epsilon - E) \le \delta`. An entry is admitted while
+each of three exact sums stays within the box, whatever results it was chosen by
+(:ref:`lemma-box-filter`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Entries of a ledger, their chain, and their sums: one fold, with no input or output.
 
-:class:`Sums` adds entries up. A ledger keeps the sums of all of its entries, so that a
-charge reads a few rows; an inspection, a statement on the first n entries and
-a plot add the entries up anew. Each entry has a digest of itself and of the entry
-before: a row that is changed, moved or deleted breaks the chain. Digests find damage
-and careless edits; those who may write to a ledger can compute them anew.
+:class:`Sums` adds entries up. Each has a digest of itself and of the entry before, by
+which damage and careless edits are found; those who may write can compute them anew.
 """
 
 from __future__ import annotations

@@ -186,6 +186,9 @@ def sentence(entry: LedgerEntry) -> str:
     label = "" if entry.label is None else f" for {entry.label!r}"
     try:
         said = " ".join(PrivacyPlan.from_json(entry.plan).sentences())
+    except NotImplementedError as error:  # a kind of another release
+        cost = f"epsilon={entry.epsilon:g}, delta={entry.delta:g} per {entry.unit}"
+        said = f"{entry.estimator} has cost {cost} ({entry.neighbors}); {error}."
     except Exception as error:  # damage has errors of every type
         raise LedgerError(
             f"entry {entry.id} is damaged: its plan can't be read ({error})"

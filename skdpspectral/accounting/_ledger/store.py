@@ -3,11 +3,10 @@
 A charge is one transaction under one lock, and is on disk when it is acknowledged.
 Nothing is open between charges: copies and forks of an accountant share an address.
 
-The lock of a file is an ``flock`` of a second file beside it: SQLite's own locks end
-when anything else in the process reads the file and closes it again. A process holds
-one ledger at a time; forks wait for that, and a child that was forked by the thread of
-a charge is refused. A journal that is deleted at each commit, unlike a write-ahead log,
-leaves nothing beside the file that a copy would lack.
+The lock of a file is an ``flock`` of another one: SQLite's own locks end when anything
+else in the process reads the file and closes it. A process holds one ledger at a time;
+forks wait for that, and a child that was forked by the thread of a charge is refused. A
+journal that is deleted at each commit leaves nothing that a copy would lack.
 """
 
 from __future__ import annotations
