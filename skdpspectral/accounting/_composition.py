@@ -329,7 +329,8 @@ def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
     """Bound epsilon by sums, and by steps on all units."""
     left, alone = delta - certain_failure(curves), math.inf
     if MIN_DELTA <= left < 1.0:
-        alone = gaussian_epsilon(_alone(mu, curves), left)
+        squares = math.fsum(n * _cost_alone(curve) ** 2 for curve, n in curves)
+        alone = gaussian_epsilon(math.sqrt(mu * mu + squares), left)
     return min(_added_up(mu, curves, delta), alone)
 
 
@@ -572,7 +573,12 @@ def _calibrated(
         low /= 1.5 if at_low > -2.0 else 4.0
         at_low = excess(low)
     while high > low * (1.0 + _CLOSE):
-        middle = _between(low, at_low, high, at_high)
+        # Just below the root by interpolation, and away from both ends.
+        width, share = math.log(high / low), 0.5
+        if math.isfinite(at_high):
+            share = at_low / (at_low - at_high) + 0.25 * _CLOSE / width
+        edge = min(0.5, 0.3 * _CLOSE / width)
+        middle = low * math.exp(width * min(max(share, edge), 1.0 - edge))
         found = excess(middle)
         if found > 0.0:
             low, at_low = middle, found
@@ -580,16 +586,6 @@ def _calibrated(
             high, at_high = middle, found
     # What suffices without sampling has no room for rounding errors of its sum.
     return high if math.isfinite(at_high) else high * (1.0 + _SLACK)
-
-
-def _between(low: float, at_low: float, high: float, at_high: float) -> float:
-    """Interpolate a point just below the root, away from both ends."""
-    width = math.log(high / low)
-    share = 0.5
-    if math.isfinite(at_high):
-        share = at_low / (at_low - at_high) + 0.25 * _CLOSE / width
-    edge = min(0.5, 0.3 * _CLOSE / width)
-    return low * math.exp(width * min(max(share, edge), 1.0 - edge))
 
 
 def sampled_gaussian(
@@ -658,12 +654,6 @@ def pure_mu(epsilon: float) -> float:
     if epsilon < _SMALL_EPSILON:
         return math.sqrt(0.5 * math.pi) * epsilon * (1.0 + _SUMS)
     return -2.0 * float(ndtri_exp(-np.logaddexp(0.0, epsilon))) * (1.0 + _SUMS)
-
-
-def _alone(mu: float, curves: Counted) -> float:
-    """Return the cost of mechanisms composed separately, apart from failures."""
-    squares = (n * _cost_alone(curve) ** 2 for curve, n in curves)
-    return math.sqrt(mu * mu + math.fsum(squares))
 
 
 def _cost_alone(curve: Curve) -> float:

@@ -98,6 +98,7 @@ class Mechanism:
     cost_lemma: ClassVar[str] = ""
     note: ClassVar[str] = ""
     kinds: ClassVar[dict[str, Any]] = {}  # all classes, by their kind
+    is_curve: ClassVar[bool] = False  # its own cost, which has no finite `mu`
 
     name: str
     lemma: str = field(default="", compare=False, repr=False, kw_only=True)
@@ -114,7 +115,7 @@ class Mechanism:
 
     def curve(self, neighbors: Neighbors | str) -> Curve | None:
         """Return what it costs under a relation if that is no ``mu``, else None."""
-        return None
+        return cast("Curve", self) if self.is_curve else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that the release is made of, without what follows from it."""
@@ -142,20 +143,7 @@ class Mechanism:
 
 
 @dataclass(frozen=True)
-class _Curve(Mechanism):
-    """A release whose cost has no finite ``mu``, and that has no array."""
-
-    @property
-    def neighbors(self) -> frozenset[Neighbors] | None:
-        """Neighbor relations supported by the guarantee; None for any."""
-        return None
-
-    def curve(self, neighbors: Neighbors | str) -> Any:
-        return self
-
-
-@dataclass(frozen=True)
-class SubsampledGaussian(_Curve):
+class SubsampledGaussian(Mechanism):
     r"""Sequence of Gaussian mechanisms, each on a Poisson sample of the units.
 
     Parameters
@@ -189,6 +177,7 @@ class SubsampledGaussian(_Curve):
     """
 
     kind: ClassVar[str] = "subsampled-gaussian"
+    is_curve: ClassVar[bool] = True
     cost_lemma: ClassVar[str] = "sampled-replacement dominating"
     note: ClassVar[str] = (
         "{0.steps} steps on Poisson samples of rate {0.sampling_probability:g}, noise "
@@ -209,13 +198,14 @@ class SubsampledGaussian(_Curve):
 
     @property
     def neighbors(self) -> frozenset[Neighbors]:
+        """Neighbor relations that the guarantee supports."""
         if self.replaced:
             return frozenset({Neighbors.REPLACE_ONE})
         return frozenset({Neighbors.ADD_REMOVE_ONE, Neighbors.ZERO_OUT_ONE})
 
 
 @dataclass(frozen=True)
-class ApproximateDP(_Curve):
+class ApproximateDP(Mechanism):
     """Any mechanism for which only an (epsilon, delta) pair is known.
 
     Parameters
@@ -229,6 +219,7 @@ class ApproximateDP(_Curve):
     """
 
     kind: ClassVar[str] = "approximate-dp"
+    is_curve: ClassVar[bool] = True
     steps: ClassVar[int] = 1
     note: ClassVar[str] = "({0.epsilon:g}, {0.delta:g})-differentially private"
 
@@ -803,11 +794,12 @@ class PrivacyPlan:
             names = [name for name, _ in named]
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
         for curve in self.curves:
-            if curve.neighbors is not None and self.neighbors not in curve.neighbors:
-                known = ", ".join(sorted(map(str, curve.neighbors)))
+            known = getattr(curve, "neighbors", Neighbors)  # any, if it does not say
+            if self.neighbors not in known:
                 raise ValueError(
                     f"{curve.name!r} has no guarantee under {self.neighbors}: a "
-                    f"{curve.kind} mechanism has one only under {known}"
+                    f"{curve.kind} mechanism has one only under "
+                    f"{', '.join(sorted(map(str, known)))}"
                 )
 
     @property

@@ -16,7 +16,7 @@ from ledger_tools import DELTA, X, entries, fit_plan, in_processes, open_at_once
 from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting._ledger.entries import LedgerEntry
+from skdpspectral.accounting._ledger.costs import LedgerEntry
 from skdpspectral.mechanisms import Neighbors, PrivacyPlan, Unit
 
 COPIES = {

@@ -28,8 +28,17 @@ from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, check_delta, gaussian_mu
 from . import report, store
 from .context import close_block, note_charge, open_block
-from .costs import DEFAULT_DELTA, FAILURES, budget_of, check_plans, cost_of, relation_of
-from .entries import LedgerEntry, Sums, new_row
+from .costs import (
+    DEFAULT_DELTA,
+    FAILURES,
+    LedgerEntry,
+    Sums,
+    budget_of,
+    check_plans,
+    cost_of,
+    new_row,
+    relation_of,
+)
 from .planned_fits import Refit, planned_fits
 from .report import Remaining, Spent, Standing
 

@@ -13,15 +13,17 @@ from .._gaussian import MIN_DELTA
 from .costs import (
     DEFAULT_DELTA,
     Budget,
+    LedgerEntry,
     Relation,
     Share,
+    Sums,
     as_float,
     budget_of,
     conversion_factor,
+    digest_of,
     relation_of,
     separate_ledger,
 )
-from .entries import LedgerEntry, Sums, digest_of
 
 if TYPE_CHECKING:
     from .store import Transaction

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import LedgerError
-from .entries import COLUMNS, LedgerEntry, Sums, digest_of
+from .costs import COLUMNS, LedgerEntry, Sums, digest_of
 
 try:
     import fcntl
@@ -146,10 +146,6 @@ class Transaction:
             )
         _seen[self.terms["id"]] = mark
 
-    def note_state(self) -> None:
-        """Note what is on disk, after a commit."""
-        _seen[self.terms["id"]] = self._mark()
-
     def entries(self, most: int = 2**53) -> list[LedgerEntry]:
         """Return the entries, oldest first."""
         ask = "SELECT * FROM entries WHERE id <= ? ORDER BY id"
@@ -213,7 +209,7 @@ def transaction(
         yield locked
         locked.execute("COMMIT" if keep else "ROLLBACK")
         if keep:
-            locked.note_state()
+            _seen[locked.terms["id"]] = locked._mark()  # what is on disk
 
 
 @contextlib.contextmanager
