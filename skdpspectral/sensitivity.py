@@ -158,17 +158,13 @@ def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
     return math.sqrt(2.0) if factor == 2.0 else factor
 
 
-def score_sensitivity(diameter: float, n_terms: int, n_times: int = 1) -> float:
-    """Sensitivity :math:`m D / N` of a mean of N contributions under replace-one.
+def score_sensitivity(diameter: float, n_terms: int) -> float:
+    """Sensitivity :math:`D / N` of a mean of N contributions, one a row: replace-one.
 
-    A row has at most m = `n_times` of them, and D is the largest distance of any two.
+    D is the largest distance of any two contributions.
     """
-    if not 1 <= n_times <= n_terms:
-        raise ValueError(
-            f"n_times must be at least 1 and at most n_terms, got {n_times} of "
-            f"{n_terms}"
-        )
-    return diameter * n_times / n_terms
+    _check_counts(n_terms=n_terms)
+    return diameter / n_terms
 
 
 def counted_score_sensitivity(half_range: float, count_weight: float) -> float:

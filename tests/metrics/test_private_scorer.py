@@ -211,13 +211,6 @@ def test_the_diameter_of_parts_of_a_whole_is_attained_and_not_passed():
     assert gaps.max() == pytest.approx(confusion_diameter(), abs=1e-12)
 
 
-def test_a_row_that_is_held_out_several_times_moves_a_mean_more():
-    assert score_sensitivity(2.0, 10, 3) == pytest.approx(0.6)
-    for terms, times in ((0, 1), (3, 0), (3, 4)):
-        with pytest.raises(ValueError, match="n_times"):
-            score_sensitivity(1.0, terms, times)
-
-
 def test_a_user_who_leaves_takes_one_contribution_along():
     model, rows, y, parameters = cases()["users"]
     scorer = make_private_scorer("squared_error", 1.0, **parameters)
