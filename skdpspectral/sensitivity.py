@@ -214,17 +214,6 @@ def joint_moment_ratio(nu: float, n_features: int) -> float:
     return 2.0 + 2.0 * nu + 0.5 / nu
 
 
-def joint_moments_sensitivity(
-    clip_norm: float, n_samples: int, nu: float, n_features: int
-) -> float:
-    r"""Sensitivity of :math:`(\bar x, \sqrt\nu\, S / c)`, with S the second moment.
-
-    :math:`c \sqrt{r_d(\nu)} / n` under replace-one, for n rows of norm at most c.
-    """
-    _check_counts(n_samples=n_samples)
-    return clip_norm * math.sqrt(joint_moment_ratio(nu, n_features)) / n_samples
-
-
 def free_moment_weight(n_features: int) -> float:
     r"""Largest :math:`\nu` with :math:`r_d(\nu) = 4`: second moments are free."""
     return FREE_WEIGHT_1D if n_features == 1 else FREE_WEIGHT
@@ -275,7 +264,7 @@ def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
     in [-1, 1] and the free :math:`\nu` of one.
     """
     _check_counts(n_features=n_features)
-    one = joint_moments_sensitivity(1.0, n_samples, free_moment_weight(1), 1)
+    one = mean_sensitivity(1.0, n_samples)
     return math.sqrt(n_features) * one
 
 

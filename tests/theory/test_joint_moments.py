@@ -10,7 +10,6 @@ from skdpspectral.sensitivity import (
     FREE_WEIGHT,
     FREE_WEIGHT_1D,
     joint_moment_ratio,
-    joint_moments_sensitivity,
 )
 
 
@@ -65,16 +64,11 @@ def test_thresholds_are_continuous_and_largest():
         assert joint_moment_ratio(weight * 1.01, d) > 4.0
 
 
-def test_joint_sensitivity_scales():
-    assert joint_moments_sensitivity(3.0, 10, 4.0, 5) == pytest.approx(
-        3.0 * math.sqrt(10.125) / 10
-    )
+def test_weights_and_features_are_checked():
     with pytest.raises(ValueError, match="nu"):
         joint_moment_ratio(-1.0, 2)
     with pytest.raises(ValueError, match="n_features"):
         joint_moment_ratio(1.0, 0)
-    with pytest.raises(ValueError, match="n_samples"):
-        joint_moments_sensitivity(1.0, 0, 1.0, 2)
 
 
 def test_both_moments_move_by_no_more():
@@ -82,7 +76,7 @@ def test_both_moments_move_by_no_more():
     rng = np.random.default_rng(0)
     nu, c, n = 4.0, 3.0, 7
     weight = math.sqrt(nu) / c
-    bound = joint_moments_sensitivity(c, n, nu, 2)
+    bound = c * math.sqrt(joint_moment_ratio(nu, 2)) / n
     # cos = -1/(2 nu) attains the supremum for d >= 2.
     worst = [np.array([1.0, 0.0]), np.array([-0.125, math.sqrt(1 - 0.125**2)])]
     pairs = [worst, *rng.uniform(-0.7, 0.7, (500, 2, 2))]
