@@ -513,13 +513,9 @@ class StreamRelease(NoiseOwner):
 
     Noise is generated in blocks counted from the first step, so that it does not depend
     on how rows are batched. If a copy of the stream is ahead, the ledger refuses this
-    one; a stream without a ledger cannot be copied. A factorization, which correlates
-    the noise, has a `column_norm`, `max_steps`, ``check_precision(steps)``, and a
-    ``filter(width)`` that pushes blocks of rows. `position` is the number of steps so
-    far.
-
-    With `rate`, as planned, rows are sums over Poisson samples of units at this rate.
-    The sample of a step is a function of its number and a secret key, also in copies.
+    one; a stream without a ledger cannot be copied. `position` is the number of steps
+    so far. With `rate`, as planned, rows are sums over Poisson samples of units, each a
+    function of the step's number and a secret key, also in copies.
     """
 
     def __init__(

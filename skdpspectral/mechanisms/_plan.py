@@ -263,16 +263,13 @@ def _floor_power_of_two(x: float) -> float:
 class Gaussian(Mechanism):
     """A Gaussian mechanism whose output is on a grid with power-of-two spacing.
 
-    `sensitivity` is the l2-sensitivity of the exact statistic by its lemmas,
-    `summation_error` bounds the norm of (computed - exact), and `magnitude` any
-    computed entry. Of a `symmetric` matrix the lower triangle is released, off-diagonal
-    entries times ``sqrt(2)``, an isometry: `sensitivity` is in Frobenius norm, and
-    `noise_std` that of the diagonal.
+    `sensitivity` is that of the exact statistic in l2-norm, `summation_error` bounds
+    the norm of (computed - exact), and `magnitude` any computed entry. Of a `symmetric`
+    matrix the lower triangle is released, off-diagonal entries times ``sqrt(2)``, an
+    isometry: `sensitivity` is in Frobenius norm, and `noise_std` of the diagonal.
 
-    **Formal guarantee.** If exact statistics differ by at most `sensitivity`, the
-    release is `mu`-Gaussian differentially private (Dong, Roth and Su 2022, theorem
-    2.7). The `charged_sensitivity` includes summation errors and rounding to the
-    `grid`.
+    **Formal guarantee.** `mu`-Gaussian differential privacy (Dong, Roth and Su 2022,
+    theorem 2.7). `charged_sensitivity` has summation errors and rounding to the `grid`.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -352,13 +349,10 @@ class CorrelatedGaussian(Gaussian):
     normal entries of standard deviation `noise_std`. `sensitivity` is that of one row,
     and `column_norm` bounds the columns of C for `max_steps` steps (None: any number);
     where a unit has k rows and C is the identity, it is :math:`\sqrt k`. Rounding
-    errors are `amplification` times larger in Z, and the grid so coarse that they stay
-    far below its steps.
+    errors are `amplification` times larger in Z, and stay far below steps of the grid.
 
-    **Formal guarantee.** If one unit changes one row (or the k rows of `column_norm`),
-    each by at most `sensitivity`, all steps together are `mu`-Gaussian differentially
-    private, also for rows that earlier releases chose (Denisov et al. 2022, theorem
-    2.1).
+    **Formal guarantee.** All steps together are `mu`-Gaussian differentially private,
+    also for rows that earlier releases chose (Denisov et al. 2022, theorem 2.1).
     """
 
     kind: ClassVar[str] = "correlated-gaussian"
@@ -457,13 +451,11 @@ class SampledGaussian(CorrelatedGaussian):
 class ThresholdedGaussian(Gaussian):
     """Counts of the values that occur, with noise; those above a threshold are named.
 
-    A value that does not occur has no count. `shape` is (n_columns, 2), the counts that
-    one row can move: one down and one up in each column. `threshold` is that of noisy
-    counts.
+    `shape` is (n_columns, 2), the counts that one row can move: one down and one up in
+    each column. A value that does not occur has no count.
 
-    **Formal guarantee.** Values that occur in both of two neighboring tables are
-    `mu`-Gaussian differentially private. One of a single row is named with a small
-    probability (:ref:`lemma-thresholding`), which a plan must include.
+    **Formal guarantee.** `mu`-Gaussian differential privacy, but for naming a value of
+    a single row, whose probability a plan must include (:ref:`lemma-thresholding`).
     """
 
     kind: ClassVar[str] = "thresholded-gaussian"
@@ -544,12 +536,10 @@ class SharedGaussian(Gaussian):
 
     Every party rounds its own part of the sum, a vector, to the grid, and adds a
     rounded Gaussian of variance ``noise_std**2 / n_shares``; more shares may be added.
-    Whole numbers of grid steps add up without any rounding, in any order.
 
     **Formal guarantee.** A unit is in the part of one party. To who knows all but `h`
-    shares of a sum, among them that of the unit's party, it is :math:`\mu
-    \sqrt{n/h}`-Gaussian differentially private for `n` = `n_shares`
-    (:ref:`lemma-noise-shares`).
+    of n shares, among them that of the unit's party, it is :math:`\mu
+    \sqrt{n/h}`-Gaussian differentially private (:ref:`lemma-noise-shares`).
     """
 
     kind: ClassVar[str] = "shared-gaussian"
