@@ -94,7 +94,7 @@ plt.show()
 # ---------------------------------
 # The noise depends on the number of rows and epsilon. An epsilon that suffices for some
 # public rows also suffices for as many private rows of the same kind. Let one half of
-# the images be public. The dashed line is the score without privacy.
+# the images be public.
 
 public, private = X[::2], X[1::2]
 display = PrivacyUtilityDisplay.from_estimator(
@@ -103,7 +103,6 @@ display = PrivacyUtilityDisplay.from_estimator(
     epsilons=epsilons,
     scoring=captured_variance,
     cv=n_folds,
-    baseline=True,
 )
 display.ax_.set_title("Chosen on public rows")
 

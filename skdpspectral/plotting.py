@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone, is_classifier
@@ -11,7 +9,6 @@ from sklearn.model_selection import check_cv, cross_val_score
 from sklearn.utils.validation import check_is_fitted
 
 from ._base.documented import documented
-from .accounting import PrivacyLeakWarning
 from .accounting._ledger.planned_fits import estimators_within, is_private
 from .mechanisms import check_count
 from .pipeline import PrivatePipeline
@@ -743,8 +740,6 @@ class PrivacyUtilityDisplay(_Display):
         Privacy budgets of one fit, positive and finite.
     scores : array-like of shape (n_epsilons, n_folds)
         Held-out scores for each epsilon.
-    baseline_score : float or None, default=None
-        Mean held-out score without privacy, drawn as a horizontal line.
     score_name : str or None, default=None
         Label of the vertical axis. None uses "Score".
 
@@ -755,8 +750,6 @@ class PrivacyUtilityDisplay(_Display):
         Mean scores.
     fill_between_ : matplotlib PolyCollection
         Band of one standard deviation over folds.
-    baseline_ : matplotlib Line2D or None
-        Score without privacy, if known.
 
     See Also
     --------
@@ -777,9 +770,8 @@ class PrivacyUtilityDisplay(_Display):
     (3, 5)
     """
 
-    def __init__(self, *, epsilons, scores, baseline_score=None, score_name=None):
-        self.epsilons, self.scores = epsilons, scores
-        self.baseline_score, self.score_name = baseline_score, score_name
+    def __init__(self, *, epsilons, scores, score_name=None):
+        self.epsilons, self.scores, self.score_name = epsilons, scores, score_name
 
     def _draw(self, ax, style):
         epsilons = _checked_epsilons(self.epsilons)
@@ -788,16 +780,11 @@ class PrivacyUtilityDisplay(_Display):
         epsilons, mean = epsilons[order], scores[order].mean(axis=1)
         std = scores[order].std(axis=1)
         self._start(ax, "epsilon", self.score_name or "Score")
-        style = {"marker": "o", "label": "private", **style}
+        style = {"marker": "o", **style}
         (self.line_,) = self.ax_.plot(epsilons, mean, **style)
         look = {"facecolor": self.line_.get_color(), "alpha": 0.3}
         band = epsilons, mean - std, mean + std
         self.fill_between_ = self.ax_.fill_between(*band, **look)
-        self.baseline_ = None
-        if self.baseline_score is not None:
-            style = {"color": "0.4", "linestyle": "--", "label": "without privacy"}
-            self.baseline_ = self.ax_.axhline(self.baseline_score, **style)
-            self.ax_.legend()
         self.ax_.set_xscale("log")
         self.ax_.xaxis.set_major_formatter("{x:g}")
 
@@ -812,7 +799,6 @@ class PrivacyUtilityDisplay(_Display):
         cv=None,
         scoring=None,
         n_jobs=None,
-        baseline=False,
         ax=None,
         **style,
     ):
@@ -840,10 +826,6 @@ class PrivacyUtilityDisplay(_Display):
         scoring : str, callable or None, default=None
             A single score, such as :func:`~skdpspectral.metrics.captured_variance` for
             components. None uses the estimator's ``score``.
-        baseline : bool, default=False
-            Whether to add n_folds fits **without privacy** and without its warning. A
-            ledger records their cost as infinite, and one with a budget refuses them
-            before any other fit.
         {as_in_plot}
         ValueError, TypeError, AttributeError
             If an argument is invalid; no fit is run.
@@ -879,16 +861,11 @@ class PrivacyUtilityDisplay(_Display):
             how = {"scoring": scoring, "cv": folds, "n_jobs": n_jobs}
             return cross_val_score(model, X, y, **how, error_score="raise")
 
-        score_name, level = getattr(scoring, "__name__", scoring), None
+        score_name = getattr(scoring, "__name__", scoring)
         if isinstance(score_name, str):
             shown = score_name.replace("neg_", "negative ", 1)
             score_name = shown.replace("_", " ").capitalize()
-        if baseline:  # first: a budget refuses it before anything is spent
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PrivacyLeakWarning)
-                level = float(scores_at(None).mean())
         display = cls(
-            baseline_score=level,
             epsilons=epsilons,
             scores=np.stack([scores_at(epsilon) for epsilon in epsilons.tolist()]),
             score_name=score_name,

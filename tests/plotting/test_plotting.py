@@ -71,28 +71,24 @@ def display_of_two(**kwargs):
     )
 
 
-def test_band_line_and_baseline_are_at_the_scores():
-    display = display_of_two(baseline_score=0.95, score_name="Kept")
+def test_band_and_line_are_at_the_scores():
+    display = display_of_two(score_name="Kept")
     assert display.plot() is display
     x, mean = display.line_.get_data()
     np.testing.assert_array_equal(x, [0.5, 2.0])
     np.testing.assert_allclose(mean, [0.3, 0.8])
     corners = display.fill_between_.get_paths()[0].vertices
     np.testing.assert_allclose([corners[:, 1].min(), corners[:, 1].max()], [0.2, 0.9])
-    np.testing.assert_array_equal(display.baseline_.get_ydata(), [0.95, 0.95])
     assert display.ax_.get_xscale() == "log"
     assert display.ax_.get_xlabel() == "epsilon"
     assert display.ax_.get_ylabel() == "Kept"
-    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert texts == ["private", "without privacy"]
     assert display.figure_ is display.ax_.figure
 
 
-def test_without_a_baseline_there_is_the_line_alone():
+def test_given_axes_and_styles_are_taken():
     _, ax = plt.subplots()
     display = display_of_two().plot(ax, marker="x", c="red")
     assert display.ax_ is ax
-    assert display.baseline_ is None
     assert ax.get_legend() is None
     assert ax.get_ylabel() == "Score"
     assert (display.line_.get_marker(), display.line_.get_color()) == ("x", "red")
@@ -111,24 +107,22 @@ def test_epsilons_out_of_range_are_refused(epsilons, X):
 # -- from_estimator: what is fitted ----------------------------------------------------
 
 
-def test_scores_rise_with_epsilon_to_the_baseline(X):
+def test_scores_rise_with_epsilon(X):
     pca = DPPCA(n_components=1)
-    display = from_estimator(pca, X, epsilons=[1e-3, 1e4], cv=3, baseline=True)
+    display = from_estimator(pca, X, epsilons=[1e-3, 1e4], cv=3)
     assert display.scores.shape == (2, 3)
     np.testing.assert_array_equal(display.epsilons, [1e-3, 1e4])
     low, high = display.scores.mean(axis=1)
     # Noise alone keeps 1/5 of the variance on average, the spike above 2/3.
-    assert high == pytest.approx(display.baseline_score, abs=0.01)
-    assert low < high
+    assert low < 0.5 < 2 / 3 < high
     assert display.ax_.get_ylabel() == "Captured variance"
 
 
 def test_all_epsilons_see_the_same_folds_even_of_a_shuffling_splitter(X):
     folds = KFold(3, shuffle=True)
-    display = from_estimator(DPPCA(), X, cv=folds, scoring=sum_of_rows, baseline=True)
+    display = from_estimator(DPPCA(), X, cv=folds, scoring=sum_of_rows)
     assert len(np.unique(display.scores)) == 3
     np.testing.assert_array_equal(display.scores, [display.scores[0]] * 3)
-    assert display.baseline_score == display.scores[0].mean()
     splits = KFold(2).split(X)  # an iterator that is used up
     display = from_estimator(DPPCA(), X, cv=splits, scoring=sum_of_rows)
     halves = [X[:300].sum(), X[300:].sum()]
@@ -150,23 +144,14 @@ def test_pipeline_with_a_classifier_takes_the_default_score(X, y):
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
-@pytest.mark.parametrize("baseline", [True, False])
-def test_every_fit_is_in_the_ledger(X, n_jobs, baseline):
+def test_every_fit_is_in_the_ledger(X, n_jobs):
     accountant = PrivacyAccountant()
     pca = DPPCA(epsilon=3.0, accountant=accountant)
-    from_estimator(pca, X, n_jobs=n_jobs, baseline=baseline)
+    from_estimator(pca, X, n_jobs=n_jobs)
     assert pca.epsilon == 3.0
     assert not hasattr(pca, "components_")
     epsilons = [entry.epsilon for entry in accountant.ledger]
-    assert sorted(epsilons) == sorted(2 * EPSILONS + [np.inf] * (2 * baseline))
-
-
-def test_budget_refuses_the_baseline_before_anything_is_spent(X):
-    accountant = PrivacyAccountant(epsilon=100.0, delta=DELTA)
-    with pytest.raises(PrivacyBudgetError, match="spends without limit") as info:
-        from_estimator(DPPCA(accountant=accountant), X, baseline=True)
-    assert info.value.requested == np.inf
-    assert len(accountant.ledger) == 0
+    assert sorted(epsilons) == sorted(2 * EPSILONS)
 
 
 def test_budget_that_runs_out_is_an_error_and_no_missing_score(X):
@@ -176,11 +161,9 @@ def test_budget_that_runs_out_is_an_error_and_no_missing_score(X):
     assert len(accountant.ledger) == 1
 
 
-def test_only_the_baseline_is_silent(X):
-    # Warnings are errors in these tests: the baseline's own did not get out.
-    from_estimator(DPPCA(), X, baseline=True)
+def test_warnings_of_fits_are_given(X):
     with pytest.warns(PrivacyLeakWarning, match="delta=0.01"):
-        from_estimator(DPPCA(delta=0.01), X, baseline=True)
+        from_estimator(DPPCA(delta=0.01), X)
 
 
 # -- from_estimator: what is refused, at no cost ---------------------------------------
