@@ -51,10 +51,10 @@ _HOMES = {
     "statements._statement": "statement",
 }
 _ROOMS = (
-    "accounting audit covariance datasets decomposition factorizations federation "
-    "linear_model mechanisms metrics model_selection neural_network pipeline plotting "
-    "preprocessing recommendation statements"
+    "accounting audit covariance datasets decomposition federation linear_model "
+    "mechanisms metrics model_selection neural_network pipeline plotting preprocessing "
+    "recommendation statements"
 )
-_INNER = "sensitivity"
+_INNER = "factorizations sensitivity"
 
 __getattr__, __dir__, __all__ = _on_demand.names_of(__name__, _HOMES, _ROOMS, _INNER)

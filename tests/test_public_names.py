@@ -96,7 +96,7 @@ def test_rooms_are_attributes_without_an_import():
     rooms = set(public_modules()) - {"skdpspectral"}
     rooms = {name.split(".")[1] for name in rooms if name.count(".") == 1}
     assert set(skdpspectral._ROOMS.split()) == rooms
-    assert skdpspectral._INNER == "sensitivity"
+    assert skdpspectral._INNER == "factorizations sensitivity"
     assert skdpspectral.sensitivity.__name__ == "skdpspectral.sensitivity"
     code = "import skdpspectral; print(skdpspectral.federation.SpectralTask.__name__)"
     said = subprocess.run(

@@ -19,7 +19,7 @@ WEIGHT = [0.2788845, 0.1406596, 0.0475893, 0.0226058]
 def ours(steps, width):
     """Return a function that makes all noise, on the grid."""
     from skdpspectral._release.noise import _ShapedNoise, noise_generator
-    from skdpspectral.factorizations._factorizations import BufferedToeplitz
+    from skdpspectral.factorizations import BufferedToeplitz
     from skdpspectral.mechanisms import CorrelatedGaussian
 
     matrix = BufferedToeplitz(DECAY, WEIGHT, steps)

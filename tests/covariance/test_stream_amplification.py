@@ -9,8 +9,14 @@ import pytest
 
 from skdpspectral import JMECovariance, PrivacyAccountant
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.factorizations import Average, Exponential, Prefix, Window, factorize
-from skdpspectral.factorizations._factorizations import Banded
+from skdpspectral.factorizations import (
+    Average,
+    Banded,
+    Exponential,
+    Prefix,
+    Window,
+    factorize,
+)
 from skdpspectral.mechanisms import CorrelatedGaussian
 
 ROWS = np.random.default_rng(0).normal(size=(4, 2))

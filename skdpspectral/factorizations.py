@@ -24,8 +24,8 @@ from scipy.signal import fftconvolve, lfilter
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from .._base.sklearn_compat import Interval
-from .._base.strategies import register
+from ._base.sklearn_compat import Interval
+from ._base.strategies import register
 
 
 class RunningSums:
@@ -51,6 +51,7 @@ class ExponentialSums:
         self._state = np.zeros((1, width))
 
     def push(self, rows: np.ndarray) -> np.ndarray:
+        """Return the sums after each row."""
         sums, self._state = lfilter(
             [1.0], [1.0, -self._decay], rows, axis=0, zi=self._state
         )
@@ -66,6 +67,7 @@ class WindowSums:
         self._past = np.zeros((1, width))
 
     def push(self, rows: np.ndarray) -> np.ndarray:
+        """Return the sums after each row."""
         known = np.concatenate([self._past, self._running.push(rows)])
         n_past, n_rows = len(self._past), len(rows)
         # The sum before the window of each new row; before the first row it is 0,
@@ -183,16 +185,20 @@ class Exponential(BaseEstimator, Workload):
     decay: float
 
     def column(self, n):
+        """Return the first n weights."""
         return float(self.decay) ** np.arange(n)
 
     def root(self, n, power=0.5):
+        """Return n coefficients of a power of the core."""
         return binomial_series(-power, n, float(self.decay))
 
     def totals(self, steps):
+        """Return the sums of weights at these steps."""
         steps, rate = np.asarray(steps, dtype=np.float64), float(self.decay)
         return np.expm1(steps * np.log(rate)) / (rate - 1.0)
 
     def sums(self, width):
+        """Return an accumulator of rows of this width."""
         return ExponentialSums(width, float(self.decay))
 
 
@@ -223,17 +229,21 @@ class Window(BaseEstimator, Workload):
         return int(self.length)
 
     def column(self, n):
+        """Return the first n weights."""
         return (np.arange(n) < self._size).astype(np.float64)
 
     def root(self, n, power=0.5):
+        """Return n coefficients of a power of the core."""
         ends = np.zeros(n)
         ends[:: self._size] = binomial_series(power, -(-n // self._size))
         return multiply_series(binomial_series(-power, n), ends, n)
 
     def totals(self, steps):
+        """Return the sums of weights at these steps."""
         return np.minimum(np.asarray(steps, dtype=np.float64), self._size)
 
     def sums(self, width):
+        """Return an accumulator of rows of this width."""
         return WindowSums(width, self._size)
 
 
@@ -457,6 +467,7 @@ class Banded(Factorization):
         return Convolution(width, self._inverse, block)
 
     def column(self, n):
+        """Return the first n entries of the first column."""
         return self._column[:n]
 
 
@@ -485,6 +496,7 @@ class BufferedToeplitz(Factorization):
         return Buffered(width, self.decay, self.weight)
 
     def column(self, n):
+        """Return the first n entries of the first column."""
         powers = self.decay[None, :] ** np.arange(n - 1)[:, None]
         return np.concatenate([[1.0], powers @ self.weight])
 
@@ -554,32 +566,13 @@ def needs_steps(workload: Workload, factorization) -> bool:
 def factorize(
     workload: Workload, factorization="blt", n_steps: int | None = None
 ) -> Factorization:
-    """Compute the factorization of the core of a workload.
+    """Return the factorization of the core of a workload, for a number of steps.
 
-    Parameters
-    ----------
-    workload : Workload
-        Workload to factorize.
-    factorization : {"trivial", "sqrt", "bisr", "blt"} or BISR, default="blt"
-        "trivial": C = I. "sqrt": the Toeplitz square root of the core. "bisr", or
-        :class:`BISR`: its inverse truncated to a band. "blt": buffered linear Toeplitz,
-        in constant memory.
-    n_steps : int or None, default=None
-        Number of steps. None is enough for "trivial", and for "blt" with windows and
-        exponential weights.
+    "trivial": C = I. "sqrt": the Toeplitz square root of the core. "bisr", or
+    :class:`BISR`: its inverse truncated to a band. "blt": buffered linear Toeplitz, in
+    constant memory. ``n_steps=None`` is enough for "trivial", and for "blt" with
+    windows and exponential weights.
 
-    Returns
-    -------
-    Factorization
-        The matrix C.
-
-    Raises
-    ------
-    ValueError
-        If the factorization is unknown, or n_steps is missing or too large.
-
-    Examples
-    --------
     >>> from skdpspectral.factorizations import (
     ...     Prefix, factorize, workload_error
     ... )
@@ -632,6 +625,7 @@ class Pair(Factorization):
         self.noise_gain = max(first.noise_gain, self.stretch * second.noise_gain)
 
     def filter(self, width):
+        """Return a filter of rows of this width."""
         sizes = self._n_first, width - self._n_first
         parts = [
             part.filter(size) for part, size in zip(self._parts, sizes, strict=True)
@@ -640,15 +634,7 @@ class Pair(Factorization):
 
 
 class NoiseGain:
-    """Variances of correlated noise at each step, for independent unit noise Z.
-
-    Parameters
-    ----------
-    workload : Workload
-        Workload that is released.
-    factorization : Factorization
-        The matrix C.
-    """
+    """Variances of correlated noise at each step, for independent unit noise Z."""
 
     def __init__(self, workload: Workload, factorization: Factorization):
         self._filter = factorization.filter(1)
@@ -656,18 +642,7 @@ class NoiseGain:
         self._ready, self._first = np.zeros((0, 1)), 1.0
 
     def push(self, n_steps: int) -> np.ndarray:
-        """Return the variances of the next steps.
-
-        Parameters
-        ----------
-        n_steps : int
-            Number of steps.
-
-        Returns
-        -------
-        ndarray of shape (n_steps,)
-            Variance of the noise in a sum of the workload's core.
-        """
+        """Return the variances of the noise in the core's sums at the next steps."""
         sums = self._response.push(self._impulse(n_steps))[:, 0] ** 2
         sums[0] += self._total
         np.add.accumulate(sums, out=sums)
@@ -689,19 +664,7 @@ class NoiseGain:
 def workload_error(workload: Workload, factorization: Factorization, n: int) -> float:
     r"""Root mean squared error of a workload, :math:`|C| \|A C^{-1}\|_F / \sqrt n`.
 
-    Parameters
-    ----------
-    workload : Workload
-        Workload that is released.
-    factorization : Factorization
-        The matrix C.
-    n : int
-        Number of steps.
-
-    Returns
-    -------
-    float
-        Error, in units of the noise that a single row would need.
+    It is in units of the noise that a single row would need.
     """
     core = NoiseGain(workload, factorization).push(n)
     divisors = workload.divisors(np.arange(1, n + 1))
