@@ -572,13 +572,6 @@ def factorize(
     :class:`BISR`: its inverse truncated to a band. "blt": buffered linear Toeplitz, in
     constant memory. ``n_steps=None`` is enough for "trivial", and for "blt" with
     windows and exponential weights.
-
-    >>> from skdpspectral.factorizations import (
-    ...     Prefix, factorize, workload_error
-    ... )
-    >>> [round(workload_error(Prefix(), factorize(Prefix(), name, 1000), 1000), 2)
-    ...  for name in ("trivial", "sqrt", "blt")]
-    [22.37, 3.1, 3.05]
     """
     name = "bisr" if isinstance(factorization, BISR) else factorization
     if not (isinstance(name, str) and name in NAMES):
@@ -659,13 +652,3 @@ class NoiseGain:
             self._ready = np.concatenate([self._ready, self._filter.push(rows)])
         out, self._ready = self._ready[:count].copy(), self._ready[count:]
         return out
-
-
-def workload_error(workload: Workload, factorization: Factorization, n: int) -> float:
-    r"""Root mean squared error of a workload, :math:`|C| \|A C^{-1}\|_F / \sqrt n`.
-
-    It is in units of the noise that a single row would need.
-    """
-    core = NoiseGain(workload, factorization).push(n)
-    divisors = workload.divisors(np.arange(1, n + 1))
-    return factorization.column_norm * math.sqrt(float(np.mean(core / divisors**2)))

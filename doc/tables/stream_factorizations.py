@@ -1,11 +1,15 @@
 """Errors of workloads of streams with each factorization of their noise."""
 
+import math
+
+import numpy as np
+
 from skdpspectral.factorizations import (
     Exponential,
+    NoiseGain,
     Prefix,
     Window,
     factorize,
-    workload_error,
 )
 
 HEADER = "Workload"
@@ -17,6 +21,13 @@ ROWS = {
     "window of 10, 1,000 steps": (Window(10), 1000),
 }
 REPEATS = 1
+
+
+def workload_error(workload, factorization, n):
+    """Return the error of a workload, in units of the noise of a single row."""
+    core = NoiseGain(workload, factorization).push(n)
+    divisors = workload.divisors(np.arange(1, n + 1))
+    return factorization.column_norm * math.sqrt(float(np.mean(core / divisors**2)))
 
 
 def measure(setting, seed):

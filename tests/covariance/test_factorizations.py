@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import pytest
+from benchmark_scripts import ROOT, load
 from scipy.linalg import solve_triangular
 
 from skdpspectral.factorizations import (
@@ -15,9 +16,10 @@ from skdpspectral.factorizations import (
     Window,
     factorize,
     needs_steps,
-    workload_error,
 )
 
+TABLE = load(ROOT / "doc" / "tables" / "stream_factorizations.py")
+workload_error = TABLE.workload_error
 N = 300
 WORKLOADS = [Prefix(), Average(), Exponential(0.9), Window(10), Window(1)]
 NAMES = ["trivial", "sqrt", "bisr", "blt"]
