@@ -450,6 +450,7 @@ class FormChecked(BaseException):
     """Ends a trial of a fit where it would be charged: its data have a valid form."""
 
 
+@dataclass(eq=False, repr=False)
 class StepShare:
     """One step's part of the charge of a pipeline, for one fit of the step.
 
@@ -458,22 +459,17 @@ class StepShare:
     number of rows is secret. Copies of a step share it: one of them can be fitted.
     """
 
-    def __init__(
-        self,
-        path: str,
-        epsilon: float,
-        delta: float,
-        noise_multiplier: float | None = None,
-        charged: PrivacyPlan | None = None,
-        n_samples: int | None = None,
-        users: Any = None,
-    ) -> None:
-        self.path, self.epsilon, self.delta = path, epsilon, delta
-        self.noise_multiplier, self.charged = noise_multiplier, charged
-        self.users = users
+    path: str
+    epsilon: float
+    delta: float
+    noise_multiplier: float | None = None
+    charged: PrivacyPlan | None = None
+    n_samples: int | None = None
+    users: Any = None
+
+    def __post_init__(self) -> None:
         self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
         self.before: Any = None  # the private step whose output this one is fitted to
-        self._n_samples = n_samples
         self._process, self._lock = os.getpid(), threading.Lock()
         self.is_open, self._on_trial = True, False  # while the pipeline is fitted
 
@@ -528,8 +524,8 @@ class StepShare:
             found, planned = getattr(plan, name), getattr(charged, name)
             if found != planned:
                 yield f"{name}={found} instead of {planned}"
-        if n_public is not None and self._n_samples not in (None, n_public):
-            yield f"it has {n_public} rows, but the pipeline has {self._n_samples}"
+        if n_public is not None and self.n_samples not in (None, n_public):
+            yield f"it has {n_public} rows, but the pipeline has {self.n_samples}"
         mu, planned = plan.mu_beside_curves, charged.mu_beside_curves
         if not mu <= planned * (1.0 + _ROUNDING):
             yield f"mu={mu!r} instead of {planned!r}"
