@@ -420,19 +420,12 @@ class Factorization:
 
     def check_precision(self, steps: float) -> None:
         """Refuse noise that float64 can't hold; that of Z is given in grid steps."""
-        if not self.amplification * steps <= _MOST_AMPLIFIED_STEPS:
+        precise = self.amplification * steps <= _MOST_AMPLIFIED_STEPS
+        if not (precise and self.noise_gain * steps <= _MOST_NOISE_STEPS):
             raise ValueError(
                 f'factorization="{self.name}" of this workload amplifies rounding '
-                "errors until the noise is coarser than its grid, which would reveal "
-                'the rows: use "trivial" or "blt", or a matrix whose inverse does not '
-                "grow"
-            )
-        if not self.noise_gain * steps <= _MOST_NOISE_STEPS:
-            raise ValueError(
-                f'factorization="{self.name}" makes the noise of some steps '
-                f"{self.noise_gain:.1e} times larger than float64 can represent "
-                'together with the noise of other steps: use "trivial" or "blt", or a '
-                "matrix whose diagonal is closer to the norms of its columns"
+                "errors until the noise is coarser than its grid, or larger than "
+                'float64 can hold, which would reveal the rows: use "trivial" or "blt"'
             )
 
     def filter(self, width: int) -> NoiseFilter:
