@@ -16,8 +16,8 @@ from ._gaussian import calibrate_gaussian as calibrate_gaussian
 from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._ledger.accountant import PrivacyAccountant
 from ._ledger.context import ambient_accountant as ambient_accountant
+from ._ledger.costs import Spent as Spent
 from ._ledger.costs import relation_factor as relation_factor
-from ._ledger.report import Spent as Spent
 
 __all__ = [
     "LedgerError",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import LedgerError
-from ..accounting._ledger import report, store
+from ..accounting._ledger import costs, store
 from ..accounting._ledger.accountant import place_of
 from ._facts import UNCONFIRMED, Facts, facts_in, ledger_facts
 from ._statement import Statement, record_in
@@ -55,7 +55,7 @@ def faults_of(path: str) -> tuple[list[str], int]:
     """Return the faults of a ledger, a sentence each, and its number of entries."""
     with store.transaction(place_of(path), keep=False, damaged=True) as locked:
         locked.check_pages()
-        return list(report.faults(locked)), locked.sums.number
+        return list(costs.faults(locked)), locked.sums.number
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -66,7 +66,7 @@ def _show(options: argparse.Namespace) -> int:
         total = str(error)
     print(plain(total))
     for entry in accountant.ledger:
-        print(plain(report.sentence(entry)))
+        print(plain(costs.sentence(entry)))
     return _check(options, quiet=True)
 
 

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.accounting._ledger.report import floored
+from skdpspectral.accounting._ledger.costs import floored
 
 CLASSIFIER = LogisticRegression()
 EPSILONS = {"dppca__epsilon": [0.1, 0.4]}

@@ -24,7 +24,7 @@ from skdpspectral import (
     PrivacyAccountant,
     PrivacyBudgetError,
 )
-from skdpspectral.accounting._ledger.report import floored
+from skdpspectral.accounting._ledger.costs import floored
 from skdpspectral.audit import privacy_report
 from skdpspectral.mechanisms import Concern, PrivacyPlan, Remark
 from skdpspectral.pipeline import make_private_pipeline

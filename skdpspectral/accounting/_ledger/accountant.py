@@ -26,12 +26,15 @@ from ...mechanisms import (
 )
 from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, check_delta, gaussian_mu
-from . import report, store
+from . import costs, store
 from .context import close_block, note_charge, open_block
 from .costs import (
     DEFAULT_DELTA,
     FAILURES,
     LedgerEntry,
+    Remaining,
+    Spent,
+    Standing,
     Sums,
     budget_of,
     check_plans,
@@ -40,7 +43,6 @@ from .costs import (
     relation_of,
 )
 from .planned_fits import Refit, planned_fits
-from .report import Remaining, Spent, Standing
 
 
 class PrivacyAccountant:
@@ -360,7 +362,7 @@ class PrivacyAccountant:
     ) -> tuple[tuple[Any, ...], dict[str, Any], Sums]:
         """Return an entry's row, terms and sums after it; raise if it has no place."""
         if self._budget is not None and not plan.private:
-            raise report.unlimited(plan, self._budget)
+            raise costs.unlimited(plan, self._budget)
         terms, relation = dict(terms), relation_of(terms)
         if relation is None:  # the first entry fixes it
             relation = plan.unit, plan.neighbors
@@ -389,7 +391,7 @@ class PrivacyAccountant:
         if first and budget.covers(cost):
             return row, terms, sums
         left = budget.epsilon if first else budget.remaining(before)
-        raise report.refusal(plan, times, budget, before, after, left, relation)
+        raise costs.refusal(plan, times, budget, before, after, left, relation)
 
     # -- totals and tables -----------------------------------------------------
 
@@ -475,7 +477,7 @@ class PrivacyAccountant:
         return moments
 
     def __str__(self) -> str:
-        return report.summary(self._standing())
+        return costs.summary(self._standing())
 
 
 # -- positions of streams --------------------------------------------------------------
