@@ -11,8 +11,7 @@ from ..accounting import PrivacyAccountant
 from ..accounting._errors import LedgerError
 from ..accounting._ledger import costs, store
 from ..accounting._ledger.accountant import place_of
-from ._facts import UNCONFIRMED, Facts, facts_in, ledger_facts
-from ._statement import Statement, record_in
+from ._statement import UNCONFIRMED, Facts, Statement, facts_in, ledger_facts, record_in
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -30,8 +30,7 @@ from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import make_private_pipeline
-from skdpspectral.statements._facts import facts_in, fit_facts
-from skdpspectral.statements._statement import Statement
+from skdpspectral.statements._statement import Statement, facts_in, fit_facts
 
 KINDS = (
     *("estimator", "model", "pipeline", "leak", "search", "federation"),

@@ -10,8 +10,7 @@ from statement_tools import two_analysts
 
 from skdpspectral import DPPCA, DPAdamClassifier, PrivacyAccountant, statement
 from skdpspectral.statements._command import main
-from skdpspectral.statements._facts import facts_in, ledger_facts
-from skdpspectral.statements._statement import Statement
+from skdpspectral.statements._statement import Statement, facts_in, ledger_facts
 
 # A text that looks like the end of a page, and like a record.
 TRICK = 'None.\n</pre><pre id="record">{}</pre> "record": {}'
