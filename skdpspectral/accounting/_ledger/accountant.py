@@ -28,20 +28,7 @@ from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, check_delta, gaussian_mu
 from . import costs, store
 from .context import close_block, note_charge, open_block
-from .costs import (
-    DEFAULT_DELTA,
-    FAILURES,
-    LedgerEntry,
-    Remaining,
-    Spent,
-    Standing,
-    Sums,
-    budget_of,
-    check_plans,
-    cost_of,
-    new_row,
-    relation_of,
-)
+from .costs import LedgerEntry, Remaining, Spent, Standing, Sums
 from .planned_fits import Refit, planned_fits
 
 
@@ -150,7 +137,7 @@ class PrivacyAccountant:
                     f"leave {name} out. A budget cannot be raised for the same rows: "
                     "use another ledger for other rows"
                 )
-        self._budget = budget_of(terms)
+        self._budget = costs.budget_of(terms)
         self._label: str | None = None
 
     # -- identity: every copy is the same ledger ------------------------------
@@ -254,7 +241,7 @@ class PrivacyAccountant:
         LedgerError
             If the ledger cannot be used or does not support the neighbor relation.
         """
-        (plan,) = check_plans(plan)
+        (plan,) = costs.check_plans(plan)
         with store.transaction(self._path, self._id) as locked:
             row, terms, sums = self._entered(plan, 1, locked.terms, locked.sums)
             locked.append(row, terms, sums)
@@ -363,7 +350,7 @@ class PrivacyAccountant:
         """Return an entry's row, terms and sums after it; raise if it has no place."""
         if self._budget is not None and not plan.private:
             raise costs.unlimited(plan, self._budget)
-        terms, relation = dict(terms), relation_of(terms)
+        terms, relation = dict(terms), costs.relation_of(terms)
         if relation is None:  # the first entry fixes it
             relation = plan.unit, plan.neighbors
             terms |= {"unit": str(plan.unit), "neighbors": str(plan.neighbors)}
@@ -375,15 +362,15 @@ class PrivacyAccountant:
                 f"{plan.estimator}: this ledger protects users, and blocks that share "
                 "no rows may share users; use a ledger of rows"
             )
-        cost, share = cost_of(plan, relation), None
+        cost, share = costs.cost_of(plan, relation), None
         first = sums.empty and times == 1
-        before, budget = sums.box, budget_of(terms)
+        before, budget = sums.box, costs.budget_of(terms)
         if budget is not None:
             budget = budget.fixed_by(cost)
             terms["pure"] = budget.pure
             share = budget.share_of(cost, budget.room(before), times)
         of = (plan, cost, share, self._label, times)
-        row = new_row(sums.number + 1, sums.digest, time.time(), *of)
+        row = costs.new_row(sums.number + 1, sums.digest, time.time(), *of)
         sums = sums.after([LedgerEntry.of(row)])
         after = sums.box
         if budget is None or not plan.mechanisms or budget.admits(after):
@@ -558,7 +545,7 @@ def _checked_budget(
         if delta is not None:
             raise ValueError("delta requires epsilon: a budget has both")
         return terms
-    terms["delta"] = DEFAULT_DELTA if delta is None else delta
+    terms["delta"] = costs.DEFAULT_DELTA if delta is None else delta
     for name, value in terms.items():
         if value is not None:
             terms[name] = check_real(f"{name} of a budget", value)
@@ -569,7 +556,7 @@ def _checked_budget(
         )
     delta, lost = check_delta(terms["delta"]), terms["failures"]
     if lost is None:
-        share = FAILURES * delta
+        share = costs.FAILURES * delta
         lost = terms["failures"] = share if delta - share >= 2.0 * MIN_DELTA else 0.0
     left = (delta - lost) / (1.0 - lost) if 0.0 <= lost < delta else 0.0
     if not left >= MIN_DELTA:

@@ -659,17 +659,11 @@ def summary(standing: Standing) -> str:
     if budget is not None:
         left = standing.remaining().epsilon
         said.append(left_in_words(budget, spent.epsilon, left))
-    return " ".join([*said, *conditions(standing.entries)])
-
-
-def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
-    """Return sentences about the assumptions of a total."""
-    said = []
-    for one in sorted({e.assumption for e in entries} - {Assumption.NONE}):
+    for one in sorted({e.assumption for e in standing.entries} - {Assumption.NONE}):
         said.append(f"It holds only {one.condition}.")
-    if any(entry.failure for entry in entries):
+    if any(entry.failure for entry in standing.entries):
         said.append("A part of delta covers the failure of thresholds and bounds.")
-    return said
+    return " ".join(said)
 
 
 def sentence(entry: LedgerEntry) -> str:
