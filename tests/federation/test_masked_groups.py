@@ -20,7 +20,7 @@ from skdpspectral.federation import (
     MessageError,
     Request,
 )
-from skdpspectral.federation._group_tasks import (
+from skdpspectral.federation._groups import (
     are_halves,
     from_halves,
     masked,

@@ -15,7 +15,6 @@ from skdpspectral.federation import (
     Request,
     Rounds,
     SpectralTask,
-    _group_tasks,
     _groups,
 )
 
@@ -113,4 +112,4 @@ def part_of(task, values):
     """Whole numbers of the values of a reply, of which no mask hides any."""
     if task.masked is None:
         return values
-    return _group_tasks.from_halves(values).astype(np.int64).astype(float)
+    return _groups.from_halves(values).astype(np.int64).astype(float)
