@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._base.documented import documented
@@ -19,13 +19,11 @@ from .._base.sklearn_compat import (
     StrOptions,
     fit_progress,
 )
-from .._base.strategies import register
 from .._messages import MessageError
 from .._release.noise import Coins
 from .._tables.columns import UserDraw, UserRows, encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users, users_of_rows
-from ..accounting import NoisyFitWarning, PrivacyAccountant
-from ..accounting._errors import warn
+from ..accounting import PrivacyAccountant
 from ..accounting._gaussian import check_delta
 from ..mechanisms import (
     Concern,
@@ -40,50 +38,10 @@ from ._federated_client import LocalClient, run_in_process
 from ._federated_server import Rounds
 from ._federated_task import Registration, SpectralTask
 from ._pca import ComponentsMixin, ProjectionMixin
-from ._spiked import SpikedModel
+from ._spiked import LARGEST, SMALLEST, SpikedModel
 
-_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
-
-
-@register
-@dataclass(eq=False, repr=False)
-class ComponentCovariance(BaseEstimator):
-    """Released covariance within the components.
-
-    A `release` of :class:`~skdpspectral.FederatedDPPCA`.
-
-    Parameters
-    ----------
-    projection_norm : float or None, default=None
-        Public length, in units of the data, at which projections on the components are
-        clipped. It is required, except with
-        :class:`~skdpspectral.decomposition.SpikedModel`, which clips nothing and does
-        not accept it. A good choice is about 3.3 times the square root of the sum of
-        the variances along the components.
-    noise_variance : float or None, default=None
-        Public variance across the components, in squared units of the data. The
-        covariance of all features is then composed of the components and this variance.
-        :class:`~skdpspectral.decomposition.SpikedModel` has its own, and does not
-        accept one.
-
-    Examples
-    --------
-    >>> from skdpspectral import FederatedDPPCA
-    >>> from skdpspectral.decomposition import ComponentCovariance
-    >>> pca = FederatedDPPCA(release=ComponentCovariance(projection_norm=11.0))
-    >>> pca.get_params()["release__projection_norm"]
-    11.0
-    """
-
-    _parameter_constraints: ClassVar[dict] = {
-        "projection_norm": [_CLIP_RANGE, None],
-        "noise_variance": [_CLIP_RANGE, None],
-    }
-
-    projection_norm: float | None = None
-    noise_variance: float | None = None
 
 
 class Group(NamedTuple):
@@ -388,13 +346,6 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             self.privacy_ = plan
             run_in_process(rounds, members, progress.step)
             self._set_outcome(rounds.outcome())
-        if task.rows.center == "pairs" and hasattr(self, "noise_variance_"):
-            warn(
-                "no mean was released, because rows of clients were compared in "
-                "pairs: mean_ is the origin, or the midpoint of bounds, and "
-                "score_samples and inverse_transform measure from there",
-                NoisyFitWarning,
-            )
 
     def _fitted_by(self, rounds: Rounds):
         """Return a fitted copy, of the releases of separate clients."""
@@ -493,12 +444,12 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
         How each client releases its components. "gaussian" adds noise to the second
         moment. :class:`~skdpspectral.decomposition.SpikedModel` is only private under a
         model.
-    release : {"components", "covariance"} or ComponentCovariance, default="components"
-        "covariance" also releases the covariance within the components. Clients then
-        answer a second time, with 15 % of their :math:`\mu^2`, or half of it with a
-        model. Without a model, pass
-        :class:`~skdpspectral.decomposition.ComponentCovariance`, which sets
-        `projection_norm`.
+    projection_norm : float or None, default=None
+        Public length, in units of the data, at which clients clip projections on the
+        components. With it, they answer a second time and release the covariance within
+        the components, with 15 % of their :math:`\mu^2`. A good choice is about 3.3
+        times the square root of the sum of the variances along the components. A
+        ``SpikedModel`` does not accept one: it clips nothing, and has a `release`.
 
     Attributes
     ----------
@@ -506,13 +457,12 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
         Orthonormal rows, leading first. The largest entry of each is positive. A column
         of clients is not one of the features.
     explained_variance_ : ndarray of shape (n_components,)
-        With ``release="covariance"``, variances along the components in squared units
-        of the data. Otherwise, with "gaussian" and ``aggregation="matrix"``, variances
-        of the averaged second moment of rows scaled to a length of at most 1.
+        With a covariance, variances along the components in squared units of the data.
+        Otherwise, with "gaussian" and ``aggregation="matrix"``, variances of the
+        averaged second moment of rows scaled to a length of at most 1.
     noise_variance_ : float
-        Variance across the components, in squared units of the data: the public
-        variance of `release` or of a model, or the weighted median of a model's private
-        ones.
+        Variance across the components, in squared units of the data: that of a model,
+        or the weighted median of a model's private ones.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, set if both of
         the above are known, and for the averaged second moment.
@@ -593,25 +543,20 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
         "mechanism": [StrOptions({"gaussian"}), SpikedModel],
-        "release": [StrOptions({"components", "covariance"}), ComponentCovariance],
+        "projection_norm": [Interval(Real, SMALLEST, LARGEST, closed="both"), None],
     }
 
     _: KW_ONLY
     mechanism: Any = "gaussian"
-    release: Any = "components"
+    projection_norm: float | None = None
 
     def _why_no_variances(self) -> str | None:
         """Return why not all variances of the data are released, or None."""
-        if isinstance(self.release, str) and self.release == "components":
-            return 'release="components" releases none; set release="covariance"'
-        if isinstance(self.mechanism, SpikedModel):
-            return None
-        if getattr(self.release, "noise_variance", None) is not None:
-            return None
-        return (
-            'mechanism="gaussian" releases none across the components; set the '
-            "noise_variance of a ComponentCovariance"
-        )
+        if not isinstance(self.mechanism, SpikedModel):
+            return 'mechanism="gaussian" releases none across the components'
+        if not self.mechanism.with_covariance:
+            return 'set release="covariance" of the SpikedModel'
+        return None
 
 
 @documented

@@ -173,11 +173,11 @@ class Rounds(Session):
 
     def _variances(self, components: np.ndarray) -> tuple:
         """Return variances along and across the components, and shares of the first."""
-        task, values, noise = self.task, self.values, self.task.noise_variance
+        task, values, noise = self.task, self.values, None
         if task.model is not None:
             noise = self._start.variances(self.first)[1]
-        across, averaged = noise, task.model is None and not task.with_covariance
-        if self._moment is not None and averaged:
+        across = noise
+        if noise is None and self._moment is not None and not task.with_covariance:
             along, across = _kernels.moment_variances(self._moment, components)
             values = along if values is None else values
         if values is None or across is None:

@@ -30,7 +30,7 @@ from . import _kernels
 from ._bounded_moments import PowerIteration, RowBounds
 from ._federated_queries import ModelStart, Power, Start, Within
 from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
-from ._spiked import SpikedModel
+from ._spiked import LARGEST, SMALLEST, SpikedModel
 
 # Largest number of features of a task: a limit on memory.
 _MOST_FEATURES = 2**24
@@ -39,10 +39,9 @@ _BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 _OWN = ("accountant", "noise_seed", "client_feature")
 # Parameters that only one of the estimators has.
 _ALONE = {
-    **{"mechanism": "gaussian", "release": "components"},
+    **{"mechanism": "gaussian", "projection_norm": None},
     **{"n_rounds": 0, "n_nonzero_features": None, "init": "private"},
 }
-_SMALLEST, _LARGEST = 1e-60, 1e60
 
 
 class Registration(NamedTuple):
@@ -247,23 +246,19 @@ class SpectralTask(Task):
             weights, [*weights] if isinstance(weights, Mapping) else ()
         )
         given = {**_ALONE, **estimator.get_params(deep=False)}
-        release, init = given["release"], given["init"]
-        self.with_covariance = not (
-            isinstance(release, str) and release == "components"
-        )
+        length, init = given["projection_norm"], given["init"]
+        self.with_covariance = length is not None
         self.model: SpikedModel | None = None
         center = estimator.center
         if isinstance(given["mechanism"], SpikedModel):
             self.model = given["mechanism"]
-            self.model.check(rank, p, self.with_covariance)
+            self.model.check(rank, p)
+            self.with_covariance |= self.model.with_covariance
             # The model states that the mean is zero, or takes it off.
             center = "none" if center == "auto" else center
         self.rows = RowBounds(p, bounds=estimator.bounds, center=center)
         self.n_rounds = int(given["n_rounds"])
-        noise = getattr(release, "noise_variance", None)
-        self.noise_variance = None if noise is None else float(noise)
         self.by_matrix = estimator.aggregation == "matrix"
-        length = getattr(release, "projection_norm", None)
         self.start_basis = None if isinstance(init, str) else self._basis_of(init)
         self._check(length)
         self.projection_norm = self._length(length)
@@ -277,23 +272,19 @@ class SpectralTask(Task):
     def _check(self, length: float | None) -> None:
         """Refuse parameters that contradict each other."""
         rows, model = self.rows, self.model
-        given = length is not None or self.noise_variance is not None
         refused = {
             "bounds and center are not used with mechanism=SpikedModel(...), whose "
             "rows are not bounded and have mean zero, or any with "
             'SpikedModel(mean="unknown"); leave them out': (
                 model is not None and (rows.box is not None or rows.center != "none")
             ),
-            "projection_norm and noise_variance are not used with "
-            "mechanism=SpikedModel(...), whose projections are not clipped; leave them "
-            "as None": model is not None and given,
+            "projection_norm is not used with mechanism=SpikedModel(...), whose "
+            "projections are not clipped; leave it as None": (
+                model is not None and length is not None
+            ),
             'aggregation="matrix" needs public variances of a SpikedModel: state '
             "signal_variance and noise_variance": (
                 model is not None and model.is_private and self.by_matrix
-            ),
-            'release="covariance" requires a projection_norm for this mechanism: '
-            "set release=ComponentCovariance(projection_norm)": (
-                self.with_covariance and length is None and model is None
             ),
             'center="shared" requires mechanism="gaussian" and components that are '
             'released in one step; use center="pairs"': (
@@ -309,9 +300,9 @@ class SpectralTask(Task):
         if length is None:
             return None
         scaled = check_real("projection_norm", length) / self.rows.unit
-        if not _SMALLEST <= scaled <= _LARGEST:
+        if not SMALLEST <= scaled <= LARGEST:
             raise ValueError(
-                f"projection_norm must be in [{_SMALLEST:g}, {_LARGEST:g}] in units of "
+                f"projection_norm must be in [{SMALLEST:g}, {LARGEST:g}] in units of "
                 f"the bounded rows, got {scaled}"
             )
         return scaled
@@ -370,11 +361,10 @@ class SpectralTask(Task):
         return self._statistics[n_samples]
 
     def _statistic_of(self, n_samples: int) -> Statistic:
-        rows, rank, covariance = self.rows, self.n_components, self.with_covariance
+        rows, rank = self.rows, self.n_components
         if self.model is not None:
-            given = n_samples, self.n_features, rank, covariance
-            return self.model.statistic(*given)
-        more = self.start_basis is None, self.n_rounds, covariance
+            return self.model.statistic(n_samples, self.n_features, rank)
+        more = self.start_basis is None, self.n_rounds, self.with_covariance
         steps = PowerIteration(rows, n_samples, rank, *more)
         return SharedCenter(rows, n_samples, steps) if self.shared else steps
 

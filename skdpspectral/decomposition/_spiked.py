@@ -653,13 +653,14 @@ class UnknownSpikes(ModelStatistic):
 
 
 # Variances whose ratios and products float64 arithmetic can handle.
-_SMALLEST, _LARGEST = 1e-60, 1e60
+SMALLEST, LARGEST = 1e-60, 1e60
 _PARAMETERS: dict = {
     "signal_variance": [Real, tuple, list, np.ndarray, StrOptions({"private"})],
     "noise_variance": [Real, StrOptions({"private"})],
     "mean": [StrOptions({"zero", "unknown"})],
+    "release": [StrOptions({"components", "covariance"})],
     "calibration": [StrOptions({"exact", "paper"})],
-    "sensitivity_constant": [Interval(Real, 0, _LARGEST, closed="neither"), None],
+    "sensitivity_constant": [Interval(Real, 0, LARGEST, closed="neither"), None],
 }
 
 
@@ -682,6 +683,7 @@ class SpikedModel(BaseEstimator):
     ----------
     {variances_of_model}
     {mean_of_model}
+    {release_of_model}
     {calibration_of_model}
 
     References
@@ -706,6 +708,7 @@ class SpikedModel(BaseEstimator):
     noise_variance: float | str = "private"
     _: KW_ONLY
     mean: str = "zero"
+    release: str = "components"
     calibration: str = "exact"
     sensitivity_constant: float | None = None
 
@@ -721,7 +724,12 @@ class SpikedModel(BaseEstimator):
         signal = np.sort(np.broadcast_to(signal, n_components))[::-1]
         return tuple(signal.tolist()), float(noise)
 
-    def check(self, n_components: int, n_features: int, covariance: bool) -> None:
+    @property
+    def with_covariance(self) -> bool:
+        """Whether the covariance within the components is released, too."""
+        return self.release == "covariance"
+
+    def check(self, n_components: int, n_features: int) -> None:
         """Refuse what contradicts the model, whatever the number of rows."""
         if n_components >= n_features:
             raise ValueError(
@@ -747,24 +755,24 @@ class SpikedModel(BaseEstimator):
                 'calibration="exact": set both, or state signal_variance and '
                 "noise_variance"
             )
-        elif covariance:
+        elif self.with_covariance:
             raise ValueError(
                 'release="covariance" needs public variances of a SpikedModel: '
                 "state signal_variance and noise_variance"
             )
 
     def statistic(
-        self, n_samples: int, n_features: int, n_components: int, covariance: bool
+        self, n_samples: int, n_features: int, n_components: int
     ) -> SpikedProjector | UnknownSpikes:
         """Return what is released of so many rows, from public numbers alone."""
-        self.check(n_components, n_features, covariance)
+        self.check(n_components, n_features)
         size, constant = (n_samples, n_features), self.sensitivity_constant
         if self.is_private:
             return UnknownSpikes(*size, n_components)
         signal, noise = self.variances(n_components)
         constant = 1.0 if constant is None else check_real("constant", constant)
-        how = covariance, self.calibration, constant, self.mean == "unknown"
-        return SpikedProjector(*size, signal, noise, *how)
+        how = self.calibration, constant, self.mean == "unknown"
+        return SpikedProjector(*size, signal, noise, self.with_covariance, *how)
 
 
 def _variances(name: str, value, size: int | None) -> np.ndarray:
@@ -776,14 +784,15 @@ def _variances(name: str, value, size: int | None) -> np.ndarray:
     if array.ndim > 1 or (array.ndim == 1 and array.size != size):
         wanted = "a number" if size is None else f"a number or {size} numbers"
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
-    if not np.all((array >= _SMALLEST) & (array <= _LARGEST)):
+    if not np.all((array >= SMALLEST) & (array <= LARGEST)):
         raise ValueError(
-            f"{name} must lie in [{_SMALLEST:g}, {_LARGEST:g}]: positive and finite"
+            f"{name} must lie in [{SMALLEST:g}, {LARGEST:g}]: positive and finite"
         )
     return array
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class SpikedPCA(ComponentsMixin, TableComponents):
     r"""PCA whose guarantee is **for a model of the data**, as in papers on it.
 
@@ -803,9 +812,7 @@ class SpikedPCA(ComponentsMixin, TableComponents):
     {epsilon}
     {delta}
     {mean_of_model}
-    release : {"components", "covariance"}, default="components"
-        "covariance" also releases the covariance within the components, for half of the
-        budget. It requires public variances.
+    {release_of_model}
     {calibration_of_model}
     {accountant}
     {noise_seed}
@@ -853,35 +860,20 @@ class SpikedPCA(ComponentsMixin, TableComponents):
         **TableEstimator._privacy_constraints,
         **_PARAMETERS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "release": [StrOptions({"components", "covariance"})],
     }
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        signal_variance: Any = "private",
-        noise_variance: float | str = "private",
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        mean: str = "zero",
-        release: str = "components",
-        calibration: str = "exact",
-        sensitivity_constant: float | None = None,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-    ) -> None:
-        self.n_components = n_components
-        self.signal_variance = signal_variance
-        self.noise_variance = noise_variance
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mean = mean
-        self.release = release
-        self.calibration = calibration
-        self.sensitivity_constant = sensitivity_constant
-        self.accountant = accountant
-        self.noise_seed = noise_seed
+    n_components: int = 2
+    _: KW_ONLY
+    signal_variance: Any = "private"
+    noise_variance: float | str = "private"
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    mean: str = "zero"
+    release: str = "components"
+    calibration: str = "exact"
+    sensitivity_constant: float | None = None
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
 
     def _model(self) -> SpikedModel:
         names = SpikedModel._get_param_names()
@@ -893,8 +885,8 @@ class SpikedPCA(ComponentsMixin, TableComponents):
     def _statistic(self, n_samples: int, n_features: int):
         """Return what a fit of that shape releases, from public numbers alone."""
         check_rank(self.n_components, n_samples, n_features)
-        given = int(self.n_components), self.release == "covariance"
-        return self._model().statistic(n_samples, n_features, *given)
+        rank = int(self.n_components)
+        return self._model().statistic(n_samples, n_features, rank)
 
     @unweighted
     def fit(self, X, y=None, *, users=None) -> Self:

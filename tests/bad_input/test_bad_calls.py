@@ -18,7 +18,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
 )
 from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.linear_model import Alternation, PrivateRounds
 from skdpspectral.metrics import captured_variance, subspace_distance
 from skdpspectral.neural_network import Adam, JMEAdam
@@ -312,9 +312,8 @@ FITS += [
     clients("epsilon|no rows", ids={"clients": None}, epsilon=each(1.0)),
     clients("n_components|n_features", n_components=5),
     clients("weights", weights=[[0.1, 0.2, 0.7]]),
-    clients("release|projection_norm", release="covariance"),
     clients("min_clients|3", min_clients=4),
-    clients("projection_norm", mechanism=spiked(), release=ComponentCovariance(1.0)),
+    clients("projection_norm", mechanism=spiked(), projection_norm=1.0),
     clients("center|SpikedModel", mechanism=spiked(), center="pairs"),
     clients(
         "'d'|n_samples=1",

@@ -6,12 +6,11 @@ from ledger_tools import refused
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import FederationError, LocalClient, Rounds, SpectralTask
 
 NAMES = ["west", "east", "north"]
 NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
-COVARIANCE = {"release": ComponentCovariance(1e3, noise_variance=1.0), "center": "none"}
+COVARIANCE = {"projection_norm": 1e3, "center": "none"}
 
 
 @pytest.fixture(name="data")

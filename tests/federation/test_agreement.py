@@ -24,7 +24,7 @@ from scipy.stats import chi, norm
 
 from skdpspectral import PrivacyAccountant
 from skdpspectral._messages import signed
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel, _kernels
+from skdpspectral.decomposition import SpikedModel, _kernels
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
@@ -42,7 +42,7 @@ START = np.eye(2, 6)
 TASKS = {
     "components": {},
     "matrix": {"aggregation": "matrix"},
-    "box, covariance": {**BOX, "release": ComponentCovariance(9.0)},
+    "box, covariance": {**BOX, "projection_norm": 9.0},
     "box, rounds": {**BOX, "n_rounds": 2, "aggregation": "projector"},
     "rounds": {"n_rounds": 3, "init": START},
     "shared": {"center": "shared"},
@@ -50,16 +50,19 @@ TASKS = {
         **BOX,
         "center": "shared",
         "aggregation": "matrix",
-        "release": ComponentCovariance(9.0),
+        "projection_norm": 9.0,
     },
-    "model": {**MODEL, "release": "covariance"},
+    "model": {"mechanism": SpikedModel(8.0, 1.0, release="covariance")},
     "model, whole": {**MODEL, "aggregation": "matrix"},
     "private": {"mechanism": SpikedModel("private", "private")},
     "paper": {
         "mechanism": SpikedModel(
-            8.0, 1.0, calibration="paper", sensitivity_constant=1.0
-        ),
-        "release": "covariance",
+            8.0,
+            1.0,
+            release="covariance",
+            calibration="paper",
+            sensitivity_constant=1.0,
+        )
     },
 }
 # What is asked for of "paper" and what holds differ: tests of their own say so.
@@ -245,7 +248,7 @@ def test_a_request_stays_the_same_until_it_is_answered():
 
 def test_a_client_that_fails_late_keeps_its_weight():
     """Components are sent back before the last step: they cannot be made without it."""
-    task = make_task(release=ComponentCovariance(4.0))
+    task = make_task(projection_norm=4.0)
     clients = make_clients(task)
     rounds = make_rounds(task, clients)
     rounds.collect(replies_to(rounds, clients))

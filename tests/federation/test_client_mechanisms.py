@@ -18,6 +18,7 @@ from federation_tools import (
 )
 from ledger_tools import refused
 from release_tools import record_releases
+from sklearn.base import clone
 
 from skdpspectral import (
     PrivacyAccountant,
@@ -36,7 +37,7 @@ MODEL = {"mechanism": SpikedModel(**KNOWN)}
 PAPER = SpikedModel(4.0, 1.0, calibration="paper")
 TASKS = {
     "model": MODEL,
-    "model, covariance": {**MODEL, "release": "covariance"},
+    "model, covariance": {"mechanism": SpikedModel(**KNOWN, release="covariance")},
     "model, whole": {**MODEL, "aggregation": "matrix"},
     "model, private variances": {"mechanism": SpikedModel("private", "private")},
     "model, paper": {
@@ -90,10 +91,9 @@ def test_messages_are_functions_of_the_releases(name, monkeypatch):
     if vectors.ndim == 1:
         vectors = top_eigh(unpack_lower(vectors, 6), 2)[1]
     model = TASKS[name]["mechanism"].get_params()
-    release = TASKS[name].get("release", "components")
-    alone = SpikedPCA(2, release=release, **model).fit(X)
+    alone = SpikedPCA(2, **model).fit(X)
     assert make_client(task, X).plan.mechanisms == alone.privacy_.mechanisms
-    if release == "components":
+    if model["release"] == "components":
         assert np.array_equal(vectors, alone.components_)
 
 
@@ -189,7 +189,7 @@ def test_projectors_and_covariances_are_averaged():
     )
     top = np.linalg.eigh(unpack_lower(packed, 6))[1][:, -2:].T
     assert subspace_distance(found["components_"], top) < 1e-6
-    task = make_task(**MODEL, release="covariance")
+    task = make_task(**TASKS["model, covariance"])
     clients = make_clients(task, epsilon=1e8)
     found = hold(make_rounds(task, clients), clients)
     pooled = np.concatenate([rows_of(i, N_ROWS) for i in range(3)])
@@ -207,7 +207,7 @@ def test_weighted_medians():
 
 
 def test_the_printed_noise_is_refused_where_it_hides_nothing():
-    paper = {"mechanism": PAPER, "release": "covariance"}
+    paper = {"mechanism": clone(PAPER).set_params(release="covariance")}
     for epsilon, says in ((1e6, "hides nothing"), (None, "finite epsilon")):
         with pytest.raises(ValueError, match=f"client 'a': calibration=.*{says}"):
             make_client(make_task(**paper), epsilon=epsilon)

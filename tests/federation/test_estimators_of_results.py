@@ -8,12 +8,12 @@ import pytest
 from federation_tools import hold, make_rounds, make_task, registered, rows_of
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.federation import LocalClient, Rounds, SpectralTask
 
 NAMES = list("uvwxyz")
 LOW = np.array([-30.0, -20.0, -9.0, -8.0, -7.0, -30.0])
-COVARIANCE = {"release": ComponentCovariance(9.0)}
+COVARIANCE = {"projection_norm": 9.0}
 BOX = {"bounds": (-20, 21.5)}
 PARAMETERS = {
     "plain": {},
@@ -24,7 +24,7 @@ PARAMETERS = {
     "shared": {**COVARIANCE, "center": "shared"},
     "shared, whole": {**COVARIANCE, "center": "shared", "aggregation": "matrix"},
     "covariance": {**COVARIANCE, **BOX},
-    "model": {"mechanism": SpikedModel([9.0, 4.0], 1.0), "release": "covariance"},
+    "model": {"mechanism": SpikedModel([9.0, 4.0], 1.0, release="covariance")},
     "own mean": {"mechanism": SpikedModel([9.0, 4.0], 1.0, mean="unknown")},
     "paper": {
         "mechanism": SpikedModel(

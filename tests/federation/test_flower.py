@@ -16,7 +16,6 @@ from flower_tools import (
 from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
 from skdpspectral._messages import DIGEST_BYTES, signed
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import (
     GroupClient,
     GroupRounds,
@@ -43,8 +42,8 @@ P, NAMES = 6, ("north", "east", "south")
 REGISTERED = {name: Registration(400, 1.0, 1e-6) for name in NAMES}
 TASKS = {
     "directions": make_task(2, P),
-    "covariance": make_task(2, P, bounds=(-20, 20), release=ComponentCovariance(9.0)),
-    "shared": make_task(2, P, center="shared", release=ComponentCovariance(9.0)),
+    "covariance": make_task(2, P, bounds=(-20, 20), projection_norm=9.0),
+    "shared": make_task(2, P, center="shared", projection_norm=9.0),
     "rounds": make_task(1, P, n_rounds=2, n_nonzero_features=3),
 }
 

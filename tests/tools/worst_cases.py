@@ -17,7 +17,6 @@ from sklearn.pipeline import FeatureUnion
 
 import skdpspectral as sk
 from skdpspectral.covariance import JointMoments, Window
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.pipeline import make_private_pipeline
 
@@ -140,7 +139,7 @@ _IN_ORDER[:, 0], _IN_ORDER[30:, 1] = 1e-6 * np.arange(39), 1.0
 _ONE, _TWO = {"n_components": 1}, {"n_components": 2}
 _WHOLE = {"cls": sk.DPCovariance}
 # One client, whose projections are clipped at a public length.
-_ALONE = {"cls": sk.FederatedDPPCA, "release": ComponentCovariance(2.0), **_TWO}
+_ALONE = {"cls": sk.FederatedDPPCA, "projection_norm": 2.0, **_TWO}
 _E, _MANY = np.eye(4)[0], np.tile(_ALONG_TWO, (20, 1))
 _FIRST = *_FAR[:2], "near_moment", 16.0
 
