@@ -578,7 +578,7 @@ class SparseDPPCA(FederatedEstimator):
         This covers all rounds together.
     {delta_of_clients}
     aggregation : {"matrix", "projector"}, default="matrix"
-        Content of the clients' messages for the private start. "matrix": the noisy
+        Content of the clients' messages for the start. "matrix": the noisy
         second moment, p (p + 1) / 2 numbers, whose noise averages out over clients.
         "projector": its components, p r numbers, which are only noise if a client has
         too few rows.
@@ -595,12 +595,8 @@ class SparseDPPCA(FederatedEstimator):
         Number of features that the components use jointly, at least `n_components`.
         None keeps all features.
     n_rounds : int, default=1
-        Number T of rounds after the start, which share the budget. One round is best
-        after a private start, and a few rounds after a public start.
-    init : "private" or array-like of shape (n_components, n_features)
-        Initial components. "private" computes them from a noisy second moment, which
-        takes the share of one round. An array contains public, linearly independent
-        rows, which are orthonormalized.
+        Number T of rounds after the start, which share the budget with it. One round
+        was best at every budget of the benchmarks.
 
     Attributes
     ----------
@@ -614,7 +610,7 @@ class SparseDPPCA(FederatedEstimator):
         noise.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, which is only
-        known with a private start from "matrix".
+        known with ``aggregation="matrix"``.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers, weighted by their rows, in the units of the data.
     {clients_}
@@ -642,7 +638,7 @@ class SparseDPPCA(FederatedEstimator):
     Rows have norm at most 1. For Q with orthonormal columns the product :math:`S Q` has
     sensitivity :math:`\sqrt2 / n`, or :math:`1 / n` for one column
     (:ref:`lemma-power-product`). A client orthonormalizes every basis that it receives.
-    The rounds and the private start share :math:`\mu^2` equally.
+    The rounds and the start share :math:`\mu^2` equally.
 
     References
     ----------
@@ -661,13 +657,10 @@ class SparseDPPCA(FederatedEstimator):
     [0, 1, 2, 3, 4]
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "init")
-
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
         "n_nonzero_features": [Interval(Integral, 1, None, closed="left"), None],
         "n_rounds": [Interval(Integral, 1, 1000, closed="both")],
-        "init": [StrOptions({"private"}), "array-like"],
     }
 
     n_components: int = 1
@@ -675,4 +668,3 @@ class SparseDPPCA(FederatedEstimator):
     aggregation: str = "matrix"
     n_nonzero_features: int | None = None
     n_rounds: int = 1
-    init: Any = "private"

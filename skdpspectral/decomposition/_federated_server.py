@@ -99,7 +99,7 @@ class Rounds(Session):
         }
         # What queries make of replies: those of the start, and what follows from them.
         self.first: list[Reply] = []
-        self.basis = task.start_basis
+        self.basis: np.ndarray | None = None
         self.mean: np.ndarray | None = None
         self.values: np.ndarray | None = None
         self.support: np.ndarray | None = None

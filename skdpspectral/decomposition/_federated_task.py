@@ -23,10 +23,9 @@ from .._messages import (
     Request,
 )
 from .._statistics.statistic import Statistic
-from .._tables.columns import check_feature_names, refuse_masked
+from .._tables.columns import check_feature_names
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
-from . import _kernels
 from ._bounded_moments import PowerIteration, RowBounds
 from ._federated_queries import ModelStart, Power, Start, Within
 from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
@@ -40,7 +39,7 @@ _OWN = ("accountant", "noise_seed", "client_feature")
 # Parameters that only one of the estimators has.
 _ALONE = {
     **{"mechanism": "gaussian", "projection_norm": None},
-    **{"n_rounds": 0, "n_nonzero_features": None, "init": "private"},
+    **{"n_rounds": 0, "n_nonzero_features": None},
 }
 
 
@@ -246,7 +245,7 @@ class SpectralTask(Task):
             weights, [*weights] if isinstance(weights, Mapping) else ()
         )
         given = {**_ALONE, **estimator.get_params(deep=False)}
-        length, init = given["projection_norm"], given["init"]
+        length = given["projection_norm"]
         self.with_covariance = length is not None
         self.model: SpikedModel | None = None
         center = estimator.center
@@ -259,7 +258,6 @@ class SpectralTask(Task):
         self.rows = RowBounds(p, bounds=estimator.bounds, center=center)
         self.n_rounds = int(given["n_rounds"])
         self.by_matrix = estimator.aggregation == "matrix"
-        self.start_basis = None if isinstance(init, str) else self._basis_of(init)
         self._check(length)
         self.projection_norm = self._length(length)
         self.n_kept = self._kept(given["n_nonzero_features"])
@@ -318,26 +316,6 @@ class SpectralTask(Task):
             )
         return int(kept)
 
-    def _basis_of(self, init) -> np.ndarray:
-        """Return orthonormal columns that span public rows, or an error."""
-        refuse_masked(init, "init")
-        try:
-            start = np.asarray(init)
-            start = start.astype(np.float64) if start.dtype.kind in "iufO" else None
-        except (TypeError, ValueError, OverflowError):
-            start = None
-        shape = (self.n_components, self.n_features)
-        if start is None or start.shape != shape or not np.isfinite(start).all():
-            raise ValueError(
-                "init must be finite public numbers of shape (n_components, "
-                f"n_features) = {shape}"
-            )
-        if not _kernels.independent_columns(start.T):
-            raise ValueError(
-                "init must have linearly independent rows, and none of them zero"
-            )
-        return _kernels.orthonormal_columns(start.T)[0]
-
     @property
     def shared(self) -> bool:
         """Whether clients first find a center together."""
@@ -348,9 +326,8 @@ class SpectralTask(Task):
         queries: list[Query] = []
         if self.shared:
             queries += [AskLengths(self), AskCenter(self, 1), AskCenter(self, 2)]
-        if self.start_basis is None:
-            start = CenteredStart if self.shared else Start
-            queries.append(ModelStart(self) if self.model else start(self))
+        start = CenteredStart if self.shared else Start
+        queries.append(ModelStart(self) if self.model else start(self))
         queries += [Power(self, t) for t in range(1, self.n_rounds + 1)]
         return (*queries, *([Within(self)] if self.with_covariance else []))
 
@@ -364,7 +341,7 @@ class SpectralTask(Task):
         rows, rank = self.rows, self.n_components
         if self.model is not None:
             return self.model.statistic(n_samples, self.n_features, rank)
-        more = self.start_basis is None, self.n_rounds, self.with_covariance
+        more = self.n_rounds, self.with_covariance
         steps = PowerIteration(rows, n_samples, rank, *more)
         return SharedCenter(rows, n_samples, steps) if self.shared else steps
 

@@ -331,14 +331,6 @@ FITS += [
 CLIENT_NAMES = {"one kind": [1, "1"] * 30, "64 bytes": ["n" * 65] * 60}
 CLIENT_NAMES |= {"printable": ["a\tb"] * 60, "clients": [""] * 60}
 FITS += [clients(says, ids={"clients": ids}) for says, ids in CLIENT_NAMES.items()]
-STARTS = [
-    np.eye(3, 4),
-    np.full((2, 4), NAN),
-    [["a"] * 4] * 2,
-    np.zeros((2, 4)),
-    np.ones((2, 4)),
-]
-FITS += [lean("init", init=value) for value in STARTS]
 FITS += [
     stream(says, **given)
     for says, given in (

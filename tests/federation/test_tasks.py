@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from federation_tools import make_task
 
-from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
+from skdpspectral import DPPCA, FederatedDPPCA
 from skdpspectral.decomposition import SpikedModel
 from skdpspectral.federation import MessageError, SpectralTask
 
@@ -33,7 +33,6 @@ PARAMETERS = {
     "rounds": {"n_rounds": 3},
     "two rounds": {"n_rounds": 2},
     "few features": {"n_rounds": 3, "n_nonzero_features": 3},
-    "start": {"n_rounds": 3, "init": np.eye(5)[:2]},
     "covariance": {"projection_norm": 4.0},
     "other covariance": {"projection_norm": 4.000001},
     "private": {"mechanism": SpikedModel("private", "private")},
@@ -207,7 +206,6 @@ REFUSED = {
     "projection_norm.*Got nan": {"projection_norm": np.nan},
     "n_nonzero_features=1": {"n_rounds": 1, "n_nonzero_features": 1},
     "n_nonzero_features=7": {"n_rounds": 1, "n_nonzero_features": 7},
-    "init must be finite public": {"n_rounds": 1, "init": np.eye(3, 5)},
     'center="shared" requires': {"n_rounds": 1, "center": "shared"},
     "projection_norm is not": {**MODEL, "projection_norm": 1.0},
     "needs public variances|state signal_variance": {
@@ -233,24 +231,6 @@ def test_bad_parameters(says, given):
 def test_a_task_is_of_an_estimator_with_clients():
     with pytest.raises(TypeError, match="FederatedDPPCA or a SparseDPPCA"):
         SpectralTask(DPPCA(), 5)
-
-
-DEPENDENT = {
-    "zero": np.zeros((2, 6)),
-    "one row of zeros": np.eye(2, 6) * [[1.0], [0.0]],
-    "equal rows": np.ones((2, 6)),
-    "multiples": np.outer([1.0, -3e200], np.arange(6)),
-    "but for rounding": np.ones((2, 6)) + [[0.0], [1e-13]] * np.eye(1, 6),
-}
-
-
-@pytest.mark.parametrize("init", DEPENDENT.values(), ids=DEPENDENT)
-def test_dependent_rows_are_no_start(init):
-    with pytest.raises(ValueError, match="linearly independent"):
-        SpectralTask(SparseDPPCA(2, init=init), 6)
-    for scale in (1e-300, 1.0, 1e300):
-        good = scale * np.array([[1.0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1.001]])
-        assert SpectralTask(SparseDPPCA(2, init=good), 6).n_steps == 1
 
 
 BOXES = [{}, {"bounds": (-20, 20), "center": "pairs"}, {"bounds": tuple(30 * SIDES)}]

@@ -422,7 +422,7 @@ _AXES = np.eye(3)
 _TURNED = _AXES[0], 9 * _AXES[1]
 _BY_MATRIX = {"aggregation": "matrix", "center": None}
 _ROUNDS = {"n_rounds": 2, "center": None}
-_TWO_AXES = {"n_components": 2, "n_rounds": 2, "init": _AXES[:2].tolist()}
+_TWO_AXES = {"n_components": 2, "n_rounds": 2}
 CASES |= {
     # The noisy second moment, as it is sent.
     "federated-matrix": _client(sk.FederatedDPPCA(1, **_BY_MATRIX), *_TURNED),
