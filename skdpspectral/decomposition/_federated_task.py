@@ -27,8 +27,16 @@ from .._tables.columns import check_feature_names
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from ._bounded_moments import PowerIteration, RowBounds
-from ._federated_queries import ModelStart, Power, Start, Within
-from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
+from ._federated_queries import (
+    AskCenter,
+    AskLengths,
+    CenteredStart,
+    ModelStart,
+    Power,
+    SharedCenter,
+    Start,
+    Within,
+)
 from ._spiked import LARGEST, SMALLEST, SpikedModel
 
 # Largest number of features of a task: a limit on memory.

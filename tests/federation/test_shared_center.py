@@ -15,7 +15,7 @@ from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral._release import noise as release_module
 from skdpspectral._statistics.centered import N_OCTAVES
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition._shared_center import N_NUMBERS, Typical
+from skdpspectral.decomposition._federated_queries import N_NUMBERS, Typical
 from skdpspectral.federation import LocalClient, MessageError
 from skdpspectral.metrics import subspace_distance
 
