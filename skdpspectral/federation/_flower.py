@@ -99,22 +99,16 @@ def client_app(open_client: Callable[[Any], Any]):
                 client = open_client(context)
                 name = check_name(client.name)
                 # A client that was not asked is not charged.
-                outcome = _WRONG_CLIENT
+                outcome = REFUSAL, b"another client was asked"
                 if name in clients:
                     outcome = respond_safely(client, request)
         except Exception:
             outcome = FAILURE, b""
-        return _reply(message, name, *outcome)
+        kind, content = outcome
+        record = {_CLIENT: name, _KIND: kind, _CONTENT: content}
+        return _flower("app").Message(_content(record), reply_to=message)
 
     return app
-
-
-_WRONG_CLIENT = REFUSAL, b"another client was asked"
-
-
-def _reply(message, name: str, kind: str, content: bytes):
-    record = {_CLIENT: name, _KIND: kind, _CONTENT: content}
-    return _flower("app").Message(_content(record), reply_to=message)
 
 
 def _content(values: dict):

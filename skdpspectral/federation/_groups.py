@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from .._messages import MessageError, Party, Query, Reply, Session, check_name
 from .._release.noise import KEY_BYTES, Release, charge, pair_mask
-from .._statistics.user_sums import NO_USERS, Billboard, Released, RememberedRows, Sum
+from .._statistics.user_sums import NO_USERS, Billboard, Released, RememberedRows
 from .._tables.columns import check_feature_names
 from ..accounting import PrivacyLeakWarning, gaussian_epsilon
 from ..accounting._errors import warn
@@ -249,8 +249,10 @@ class GroupTask(Task):
     def _planned(self) -> PrivacyPlan:
         plan = self._model._plan(self._board.statistic)
         if self.noise == "distributed":
-            shared = tuple(self._share(mechanism) for mechanism in plan.mechanisms)
-            plan = replace(plan, mechanisms=shared)
+            names = [field.name for field in fields(Gaussian) if field.init]
+            given = [{n: getattr(m, n) for n in names} for m in plan.mechanisms]
+            shared = (SharedGaussian(**own, n_shares=self.n_shares) for own in given)
+            plan = replace(plan, mechanisms=tuple(shared))
         return replace(plan, remarks=(*self._trusted(plan), *plan.remarks))
 
     def _trusted(self, plan: PrivacyPlan) -> tuple[str, ...]:
@@ -278,10 +280,6 @@ class GroupTask(Task):
             "stream cipher ChaCha20 is not broken.",
             Remark(_ONCE, Concern.TRUST),
         )
-
-    def _share(self, mechanism: Gaussian) -> SharedGaussian:
-        given = {f.name: getattr(mechanism, f.name) for f in fields(Gaussian) if f.init}
-        return SharedGaussian(**given, n_shares=self.n_shares)
 
     def cost(self, n_unknown: int) -> tuple[float, float]:
         """Return the guarantee against a party that does not know some noise shares.
@@ -313,23 +311,6 @@ class GroupTask(Task):
         """Unit 2**k of a sum, which is sent as an integer multiple of this unit."""
         grid = self._sums[step].grid
         return min(grid, _FINEST) if self.noise == "server" else grid
-
-    def next_sum(self, rows, released) -> Sum:
-        """Return the next sum of these rows."""
-        asked = self._board.follow(self.plan, rows, released)
-        if asked.name != self._sums[len(released)].name:
-            raise RuntimeError("the releases are in a different order from the plan")
-        return asked
-
-    def public_model(self, plan: PrivacyPlan, released):
-        """Return a model from the releases, without the users' own parameters."""
-        found = self._board.follow(self.plan, NO_USERS, released)
-        model = clone(self._model)
-        model._finish(self._board, found, plan)
-        names = self.feature_names
-        if names is not None and len(names) == model.n_features_in_:
-            model.feature_names_in_ = np.array(names, dtype=object)
-        return model
 
 
 _HALF = np.uint64(32)
@@ -506,9 +487,16 @@ class GroupRounds(Session):
         MessageError
             If a sum still has to be requested.
         """
-        if len(self._released) < self.task.n_sums:
+        task = self.task
+        if len(self._released) < task.n_sums:
             raise MessageError("the task is not done: there is no result yet")
-        return self.task.public_model(self.plan, self._released)
+        model = clone(task._model)
+        found = task._board.follow(task.plan, NO_USERS, self._released)
+        model._finish(task._board, found, self.plan)
+        names = task.feature_names
+        if names is not None and len(names) == model.n_features_in_:
+            model.feature_names_in_ = np.array(names, dtype=object)
+        return model
 
 
 class GroupClient(AnsweringClient):
@@ -632,15 +620,17 @@ class GroupClient(AnsweringClient):
 
     def _part(self, step: int) -> np.ndarray:
         """Return the group's part of the next sum, with noise if the client adds it."""
-        rows = self._rows.again()
-        name, value = self.task.next_sum(rows, self._released)
+        task = self.task
+        name, value = task._board.follow(task.plan, self._rows.again(), self._released)
+        if name != task._sums[step].name:
+            raise RuntimeError("the releases are in a different order from the plan")
         if self._release is not None:
             value = self._release(name, value, overwrite=True)
         # A division by a power of two is exact; -0.0 would be another byte.
-        values = np.rint(value.ravel() / self.task.unit(step)) + 0.0
-        if self.task.masked is None:
+        values = np.rint(value.ravel() / task.unit(step)) + 0.0
+        if task.masked is None:
             return values
-        label = b"".join((self._session, self.task.digest, step.to_bytes(4, "little")))
+        label = b"".join((self._session, task.digest, step.to_bytes(4, "little")))
         return to_halves(masked(values, self.name, self._keys, label))
 
     def _finish(self) -> None:
