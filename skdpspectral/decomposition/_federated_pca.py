@@ -328,20 +328,13 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             if self.noise_seed is not None:
                 source = check_random_state(self.noise_seed)
                 seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
-            rows = [table.features(group.rows) for group in groups]
-            for place, (own, seed) in enumerate(zip(owners, seeds, strict=False)):
-                rows[place] = rows[place][UserDraw(own, Coins(seed)).rows()]
-            members = {
-                group.name: LocalClient._charged(
-                    group.name,
-                    np.ascontiguousarray(own),
-                    task,
-                    plans[group.name],
-                    asked[group.name],
-                    seed,
-                )
-                for group, own, seed in zip(groups, rows, seeds, strict=True)
-            }
+            members = {}
+            for place, (_, name, rows, _) in enumerate(groups):
+                own, seed = table.features(rows), seeds[place]
+                if owners:
+                    own = own[UserDraw(owners[place], Coins(seed)).rows()]
+                given = np.ascontiguousarray(own), task, plans[name], asked[name], seed
+                members[name] = LocalClient._charged(name, *given)
             self.n_samples_ = sum(group.n_rows for group in groups)
             self.privacy_ = plan
             run_in_process(rounds, members, progress.step)

@@ -31,8 +31,8 @@ from .._statistics.centered import (
     sum_clipped,
     typical_lengths,
 )
-from .._statistics.moments import Origin, Rows, Sample
-from .._statistics.statistic import HALF, Combination, Statistic
+from .._statistics.moments import Origin
+from .._statistics.statistic import HALF, Statistic
 from ..accounting import split_mu
 from ..accounting._gaussian import calibrate_alike
 from . import _kernels
@@ -389,8 +389,8 @@ class Within(_WithBasis):
 
 # -- a shared center ------------------------------------------------------------------
 
-# Shares of mu**2, and those of the two clipped means in theirs.
-_SHARES = {"lengths": 0.02, "center": 0.05, "rest": 0.93}
+# Shares of mu**2 of lengths, center and rest, and of the two clipped means in theirs.
+_SHARES = (0.02, 0.05, 0.93)
 _MEANS = (0.4, 0.6)
 
 # Rows that a center is made from, at most: more would only take time.
@@ -420,37 +420,28 @@ _LENGTHS, _SQUARES = (1e-60, 1e60), (0.0, 1e130)
 N_NUMBERS = 6
 
 
-@dataclass(frozen=True)
-class Lengths(Statistic):
-    """Shares of half of the differences between rows, and of rows, by length."""
+class SharedCenter(Statistic):
+    """Lengths, two clipped means that approach rows, and a moment from there."""
 
-    rows: Rows
-    sample: Sample
-
-    def mechanisms(self, mu: float) -> tuple:
-        return (plan_lengths(self.sample, mu),)
-
-    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        return release("lengths", shares_of_lengths(self.rows, rows, self.sample))
-
-
-@dataclass(frozen=True)
-class CenterSteps(Statistic):
-    """Two clipped means that approach the rows of a sample."""
-
-    rows: Rows
-    sample: Sample
+    def __init__(self, bounds: RowBounds, n_samples: int, rest: PowerIteration) -> None:
+        self.bounds, self.n_samples, self.rest = bounds, n_samples, rest
+        self.rows = bounds.rows(n_samples)
+        self.sample = self.rows.sample(_MOST_ROWS)
 
     def mechanisms(self, mu: float) -> tuple:
+        lengths, center, rest = split_mu(mu, _SHARES)
         moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
         more = {"summation_error": self.sample.rounding, "magnitude": 2.0}
-        given = {"lemma": "shrinking-center", **more}
-        first, second = split_mu(mu, _MEANS)
-        shape = (self.rows.p,)
-        return (
-            *calibrate_alike(["center_1"], moved, first, shape, **given),
-            *calibrate_alike(["center_2"], moved, second, shape, **given),
-        )
+        more["lemma"] = "shrinking-center"
+        means: list[Any] = []
+        for number, cost in enumerate(split_mu(center, _MEANS), 1):
+            given = moved, cost, (self.rows.p,)
+            means += calibrate_alike([f"center_{number}"], *given, **more)
+        lasting = self.rest.mechanisms(rest)
+        return (plan_lengths(self.sample, lengths), *means, *lasting)
+
+    def remarks(self) -> tuple[str, ...]:
+        return self.rest.remarks()
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the mean of rows about a point, clipped at a radius, over it."""
@@ -459,19 +450,6 @@ class CenterSteps(Statistic):
         total = self.rows.about(rows, point, self.sample).reduce(kernel)
         mean = total / self.sample.n_rows / radius
         return release(name, mean, overwrite=True)
-
-
-class SharedCenter(Combination):
-    """Releases of a client in the rounds to a center, and a moment from there."""
-
-    def __init__(self, bounds: RowBounds, n_samples: int, rest: PowerIteration) -> None:
-        self.bounds, self.n_samples, self.rest = bounds, n_samples, rest
-        rows = bounds.rows(n_samples)
-        self.sample = rows.sample(_MOST_ROWS)
-        self.lengths = Lengths(rows, self.sample)
-        self.steps = CenterSteps(rows, self.sample)
-        parts = {"lengths": self.lengths, "center": self.steps, "rest": rest}
-        super().__init__(parts, _SHARES)
 
     def center(
         self, plan: Any, second: np.ndarray, mean: np.ndarray, third: np.ndarray
@@ -557,7 +535,9 @@ class AskLengths(BoundedQuery):
 
     def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
         """Release the histograms."""
-        return (), rows.statistic.lengths.run(rows.release, rows.X)
+        own = rows.statistic
+        exact = shares_of_lengths(own.rows, rows.X, own.sample)
+        return (), rows.release("lengths", exact)
 
     def bound(self, n_samples: int) -> tuple[float, float]:
         """Those of shares."""
@@ -590,10 +570,9 @@ class AskCenter(_AskAbout):
 
     def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
         """Release the mean."""
-        steps, point = rows.statistic.steps, given[:-1]
-        point = point if len(point) else np.zeros(self.task.n_features)
+        point = given[:-1] if len(given) > 1 else np.zeros(self.task.n_features)
         asked = self.release, point, float(given[-1])
-        rows.mean = steps.run(rows.release, rows.X, *asked)
+        rows.mean = rows.statistic.run(rows.release, rows.X, *asked)
         rows.column = given
         return (), rows.mean
 

@@ -209,6 +209,12 @@ _ROUNDED_UP = 2.0**-40
 _LARGEST_MU = 1e3
 
 
+def _rounded(error: float, size: float) -> dict[str, Any]:
+    """Return what is alike in all releases of a model, and bounds of their sums."""
+    bounds = {"summation_error": error, "magnitude": size}
+    return {**bounds, "symmetric": True, "lemma": _LEMMA}
+
+
 class ModelComponents(NamedTuple):
     """Components, variances along them, in all directions and across them."""
 
@@ -228,13 +234,10 @@ class ModelStatistic(Statistic):
         """Raise: bounds of the model depend on delta, so that there is only `plan`."""
         raise ValueError("the noise of a SpikedModel also depends on delta: use plan")
 
-    def _priced(self, epsilon: float, delta: float, failure: float) -> tuple:
-        """Return the releases, and their actual epsilon."""
-        raise NotImplementedError
-
-    def _remarks(self, epsilon: float, failure: float, holds: float) -> tuple:
-        """Return sentences about the assumptions of the guarantee."""
-        raise NotImplementedError
+    # Of subclasses: the releases with their actual epsilon, of epsilon, delta and the
+    # failure; and sentences on the assumptions, of epsilon, failure and actual epsilon.
+    _priced: ClassVar[Callable[..., tuple]]
+    _remarks: ClassVar[Callable[..., tuple]]
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model only.
@@ -323,13 +326,13 @@ class SpikedProjector(ModelStatistic):
         """Return the shape of a release, and its float64 summation bounds."""
         if name == "projector":
             condition = (max(self.signal) + self.noise) / min(self.signal)
-            error = ROUNDING * self.n_features * condition
-            return (self.n_features,) * 2, {"summation_error": error, "magnitude": 2.0}
+            error, size = ROUNDING * self.n_features * condition, 2.0
+            return (self.n_features,) * 2, _rounded(error, size)
         squares = _LONGER * (sum(self.signal) + self.n_features * self.noise)
         error = mean_summation_error(squares, self.n_samples, self.n_features)
         error += 2.0**-51 * self.n_features * squares  # of the projections
         size = 2.0**10 * (max(self.signal) + self.noise)
-        return (len(self.signal),) * 2, {"summation_error": error, "magnitude": size}
+        return (len(self.signal),) * 2, _rounded(error, size)
 
     def _priced(self, epsilon: float, delta: float, failure: float) -> tuple:
         paper = self.calibration == "paper"
@@ -348,9 +351,7 @@ class SpikedProjector(ModelStatistic):
         releases = zip(self._names, self._charged(failure), costs, strict=True)
         for name, change, cost in releases:
             shape, more = self._entries(name)
-            given = name, change, cost, shape
-            more |= {"symmetric": True, "lemma": _LEMMA}
-            mechanisms.append(calibrate_gaussian(*given, **more))
+            mechanisms.append(calibrate_gaussian(name, change, cost, shape, **more))
         return tuple(mechanisms), epsilon
 
     def _check_bound(self, failure: float) -> None:
@@ -380,8 +381,7 @@ class SpikedProjector(ModelStatistic):
         )
         for name, change, printed in releases:
             shape, more = self._entries(name)
-            given = name, change, factor * printed, shape, True
-            mechanisms.append(Gaussian(*given, lemma=_LEMMA, **more))
+            mechanisms.append(Gaussian(name, change, factor * printed, shape, **more))
         mu = math.hypot(*(mechanism.mu for mechanism in mechanisms))
         if not mu <= _LARGEST_MU:
             raise ValueError(
@@ -593,8 +593,7 @@ class UnknownSpikes(ModelStatistic):
             *costs, cost = split_mu(mu, _UNKNOWN_SHARES)
             # What is divided by the bound that releases give moves by at most 1.
             error = ROUNDING * self.n_features * (1.0 + 1.0 / LEAST_SIGNAL) / least
-            more: dict = {"summation_error": error, "magnitude": 2.0 / least}
-            more |= {"symmetric": True, "lemma": _LEMMA}
+            more = _rounded(error, 2.0 / least)
             last = calibrate_gaussian("projector", 1.0, cost, shape, **more)
         size = max(self._half, 1), self.n_features, costs[0]
         first = plan_second_moment("direction_moment", *size, weights=(1.0,))

@@ -34,7 +34,6 @@ PARAMETERS = {
     "private variances": {"mechanism": SpikedModel("private", "private")},
     "rounds": {"n_rounds": 2, "n_nonzero_features": 3},
     "rounds of projectors": {"n_rounds": 2, "aggregation": "projector", **BOX},
-    "public start": {"n_rounds": 4, "init": np.eye(6)[:2]},
 }
 pytestmark = [pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise")]
 ROWS = {"a": rows_of(0, 800), "b": rows_of(1, 1600)}
