@@ -30,8 +30,6 @@ class Rounds(Session):
         must match them, and they determine weights.
     task : SpectralTask
         Task of the session that all parties agreed on.
-    session : bytes or None, default=None
-        16 bytes that identify the session, used only once. None creates new ones.
 
     Attributes
     ----------
@@ -71,13 +69,7 @@ class Rounds(Session):
 
     _claim = 1e-4  # costs of models are computed to fewer digits
 
-    def __init__(
-        self,
-        clients: Mapping[str, tuple],
-        task: SpectralTask,
-        *,
-        session: bytes | None = None,
-    ):
+    def __init__(self, clients: Mapping[str, tuple], task: SpectralTask):
         if not isinstance(task, SpectralTask):
             raise TypeError("task must be a SpectralTask")
         if not isinstance(clients, Mapping):
@@ -85,7 +77,7 @@ class Rounds(Session):
                 "clients must be registered: pass a mapping from each name to "
                 "Registration(n_samples, epsilon, delta), as LocalClient has it"
             )
-        self._open(clients, task, task.estimator.min_clients, session)
+        self._open(clients, task, task.estimator.min_clients)
         self.given = check_client_weights(task.estimator.weights, self.clients)
         try:
             self.registered = {n: Registration(*row) for n, row in clients.items()}

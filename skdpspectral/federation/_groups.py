@@ -364,8 +364,6 @@ class GroupRounds(Session):
     min_clients : int or None, default=None
         Minimum number of remaining clients. None uses 1, and the number of all clients
         with ``noise="distributed"``, where it cannot be less: masks would not cancel.
-    session : bytes or None, default=None
-        16 bytes that identify the session, used only once. None creates new ones.
     noise_seed : int, RandomState instance or None, default=None
         Seed of the noise of ``noise="server"``, for tests; only None preserves privacy.
 
@@ -418,7 +416,6 @@ class GroupRounds(Session):
         task: GroupTask,
         *,
         min_clients=None,
-        session: bytes | None = None,
         noise_seed=None,
     ):
         if not isinstance(task, GroupTask):
@@ -442,7 +439,7 @@ class GroupRounds(Session):
                 f"noise_seed is not used with noise={task.noise!r}, where the server "
                 "adds no noise: pass it to the clients"
             )
-        self._open(clients, task, min_clients, session)
+        self._open(clients, task, min_clients)
         # Nobody is told how many users or rows a client has.
         self.parties = {name: Party(0, task.plan) for name in clients}
         self.plan = replace(task.plan, seeded=noise_seed is not None)

@@ -10,6 +10,7 @@ from federation_tools import (
     answers,
     ask,
     hold,
+    in_session,
     make_clients,
     make_rounds,
     make_task,
@@ -149,7 +150,6 @@ BAD_ROUNDS = {
     "weights names, without rows": {
         "task": make_task(weights=dict.fromkeys("abcd", 1))
     },
-    "session": {"session": b"1"},
     "number of clients": {"clients": {}},
     "printable": {"clients": {1: PUBLIC}},
     "must be registered with": {"clients": {"a": (50, 1.0)}},
@@ -423,7 +423,7 @@ def test_weights_are_one_over_the_variance():
     sizes = {"a": Registration(1000, 0.1, 1e-6), "b": Registration(100, 9.0, 1e-6)}
     for chosen in ("optimal", "equal"):
         task = make_task(1, weights=chosen)
-        rounds = Rounds(sizes, task, session=SESSION)
+        rounds = in_session(Rounds(sizes, task))
         rounds.request()
         noise, sent = [], {}
         for name, (n, *_) in sizes.items():
@@ -454,7 +454,7 @@ def after_start(rounds):
 def test_products_are_averaged_by_rows_and_noise():
     task = make_task(2, n_rounds=1)
     sizes = {"a": Registration(100, 0.5, 1e-6), "b": Registration(300, 2.0, 1e-6)}
-    rounds = after_start(Rounds(sizes, task, session=SESSION))
+    rounds = after_start(in_session(Rounds(sizes, task)))
     weights, sent, product = [], {}, 0.0
     values = 0.1 * np.random.default_rng(1).normal(size=(2, 6, 2))
     for value, (name, (n, *_)) in zip(values, sizes.items(), strict=True):

@@ -9,6 +9,7 @@ from federation_tools import (
     SESSION,
     ask,
     hold,
+    in_session,
     make_clients,
     make_rounds,
     make_task,
@@ -140,7 +141,7 @@ def test_a_client_is_not_believed_what_it_says_of_itself_alone():
     """Wild votes, or a lie: it counts by its rows and its budget, as others do."""
     sizes = {"a": 20_000, "b": 10_000, "c": 10_000}
     known = {name: Registration(n, 3.0, 1e-6) for name, n in sizes.items()}
-    rounds = Rounds(known, UNKNOWN, session=SESSION)
+    rounds = in_session(Rounds(known, UNKNOWN))
     request = rounds.request()
     said = {"a": (4.0, 1.0), "b": (1e9, 1e-9), "c": (4.2, 1.1)}
     place = SESSION, UNKNOWN.digest, request.step
@@ -162,7 +163,7 @@ def test_weights_are_one_over_the_expected_squared_error():
     sizes, budgets = {"a": 30_000, "b": 90_000}, {"a": 2.0, "b": 1.0}
     task = make_task(1, **MODEL)
     known = {k: Registration(n, budgets[k], 1e-6) for k, n in sizes.items()}
-    rounds, expected, sent = Rounds(known, task, session=SESSION), [], {}
+    rounds, expected, sent = in_session(Rounds(known, task)), [], {}
     rounds.request()
     for name, n in sizes.items():
         mu = rounds.parties[name].plan.mu

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from federation_tools import hold, keys_of, part_of, session_ends, show_parts
+from federation_tools import (
+    hold,
+    in_session,
+    keys_of,
+    part_of,
+    session_ends,
+    show_parts,
+)
 from scipy.stats import chi2
 
 import skdpspectral as sk
@@ -81,7 +88,7 @@ def rating_clients(task, **parameters):
 
 
 def make_rounds(task, names=NAMES, **parameters):
-    return GroupRounds(names, task, session=SESSION, **parameters)
+    return in_session(GroupRounds(names, task, **parameters))
 
 
 def held(task, clients, **parameters):

@@ -51,8 +51,14 @@ def registered(clients):
     return {name: client.registration for name, client in clients.items()}
 
 
+def in_session(rounds):
+    """Rounds of a session that is the same in all tests."""
+    rounds._session = SESSION
+    return rounds
+
+
 def make_rounds(task, clients):
-    return Rounds(registered(clients), task, session=SESSION)
+    return in_session(Rounds(registered(clients), task))
 
 
 def ask(task, step, basis=(), session=SESSION):
