@@ -266,18 +266,25 @@ class SpectralTask(Task):
         self.rows = RowBounds(p, bounds=estimator.bounds, center=center)
         self.n_rounds = int(given["n_rounds"])
         self.by_matrix = estimator.aggregation == "matrix"
-        self._check(length)
-        self.projection_norm = self._length(length)
-        self.n_kept = self._kept(given["n_nonzero_features"])
+        # In units of the bounded rows.
+        self.projection_norm: float | None = None
+        if length is not None:
+            self.projection_norm = (
+                check_real("projection_norm", length) / self.rows.unit
+            )
+        kept = given["n_nonzero_features"]
+        self.n_kept = p if kept is None else int(kept)
+        self._check()
         # Made once for all clients of so many rows, and of such a budget.
         self._statistics: dict[int, Statistic] = {}
         self._plans: dict[tuple, PrivacyPlan] = {}
         self.queries = self._in_order()
         self._agree(estimator, n_features=p, feature_names=self.feature_names)
 
-    def _check(self, length: float | None) -> None:
+    def _check(self) -> None:
         """Refuse parameters that contradict each other."""
-        rows, model = self.rows, self.model
+        rows, model, length = self.rows, self.model, self.projection_norm
+        rank, p, kept = self.n_components, self.n_features, self.n_kept
         refused = {
             "bounds and center are not used with mechanism=SpikedModel(...), whose "
             "rows are not bounded and have mean zero, or any with "
@@ -296,33 +303,16 @@ class SpectralTask(Task):
             'released in one step; use center="pairs"': (
                 self.shared and self.n_rounds > 0
             ),
+            f"projection_norm must be in [{SMALLEST:g}, {LARGEST:g}] in units of the "
+            f"bounded rows, got {length}": (
+                length is not None and not SMALLEST <= length <= LARGEST
+            ),
+            f"n_nonzero_features={kept} must be between n_components={rank} and "
+            f"n_features={p}, or None": not rank <= kept <= p,
         }
         for said, wrong in refused.items():
             if wrong:
                 raise ValueError(said)
-
-    def _length(self, length: float | None) -> float | None:
-        """Return a length in units of the bounded rows."""
-        if length is None:
-            return None
-        scaled = check_real("projection_norm", length) / self.rows.unit
-        if not SMALLEST <= scaled <= LARGEST:
-            raise ValueError(
-                f"projection_norm must be in [{SMALLEST:g}, {LARGEST:g}] in units of "
-                f"the bounded rows, got {scaled}"
-            )
-        return scaled
-
-    def _kept(self, kept: int | None) -> int:
-        """Return the number of features that components may use."""
-        if kept is None:
-            return self.n_features
-        if not self.n_components <= kept <= self.n_features:
-            raise ValueError(
-                f"n_nonzero_features={kept} must be between n_components="
-                f"{self.n_components} and n_features={self.n_features}, or None"
-            )
-        return int(kept)
 
     @property
     def shared(self) -> bool:
