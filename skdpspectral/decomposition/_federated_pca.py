@@ -103,9 +103,7 @@ def _named(clients) -> list[Group]:
 
 def _check_disjoint(blocks, n_rows: int) -> None:
     """Raise unless every row is in exactly one block, as parallel composition needs."""
-    times = np.zeros(n_rows, dtype=np.intp)
-    for block in blocks:
-        np.add.at(times, block, 1)
+    times = np.bincount(np.concatenate(blocks), minlength=n_rows)
     if not (times == 1).all():
         raise RuntimeError("rows of clients are not disjoint")
 

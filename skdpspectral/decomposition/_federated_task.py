@@ -6,7 +6,8 @@ import hashlib
 import importlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,10 +23,9 @@ from .._messages import (
     Query,
     Request,
 )
-from .._statistics.statistic import Statistic
 from .._tables.columns import check_feature_names
 from ..accounting._gaussian import check_delta
-from ..mechanisms import PrivacyPlan, check_count, check_real, shown
+from ..mechanisms import PrivacyPlan, check_count, check_real
 from ._bounded_moments import PowerIteration, RowBounds
 from ._federated_queries import (
     AskCenter,
@@ -248,10 +248,7 @@ class SpectralTask(Task):
                 f"n_components={rank} must be at most n_features={p}; ask for fewer "
                 "components"
             )
-        weights = estimator.weights
-        check_client_weights(
-            weights, [*weights] if isinstance(weights, Mapping) else ()
-        )
+        check_client_weights(estimator.weights)
         given = {**_ALONE, **estimator.get_params(deep=False)}
         length = given["projection_norm"]
         self.with_covariance = length is not None
@@ -266,18 +263,14 @@ class SpectralTask(Task):
         self.rows = RowBounds(p, bounds=estimator.bounds, center=center)
         self.n_rounds = int(given["n_rounds"])
         self.by_matrix = estimator.aggregation == "matrix"
-        # In units of the bounded rows.
-        self.projection_norm: float | None = None
-        if length is not None:
-            self.projection_norm = (
-                check_real("projection_norm", length) / self.rows.unit
-            )
+        if length is not None:  # in units of the bounded rows
+            length = check_real("projection_norm", length) / self.rows.unit
+        self.projection_norm: float | None = length
         kept = given["n_nonzero_features"]
         self.n_kept = p if kept is None else int(kept)
         self._check()
         # Made once for all clients of so many rows, and of such a budget.
-        self._statistics: dict[int, Statistic] = {}
-        self._plans: dict[tuple, PrivacyPlan] = {}
+        self.statistic, self._plan = cache(self._statistic), cache(self._planned)
         self.queries = self._in_order()
         self._agree(estimator, n_features=p, feature_names=self.feature_names)
 
@@ -329,19 +322,18 @@ class SpectralTask(Task):
         queries += [Power(self, t) for t in range(1, self.n_rounds + 1)]
         return (*queries, *([Within(self)] if self.with_covariance else []))
 
-    def statistic(self, n_samples: int) -> Any:
+    def _statistic(self, n_samples: int) -> Any:
         """Return the release of a client with `n_samples` rows, from public numbers."""
-        if n_samples not in self._statistics:
-            self._statistics[n_samples] = self._statistic_of(n_samples)
-        return self._statistics[n_samples]
-
-    def _statistic_of(self, n_samples: int) -> Statistic:
         rows, rank = self.rows, self.n_components
         if self.model is not None:
             return self.model.statistic(n_samples, self.n_features, rank)
         more = self.n_rounds, self.with_covariance
         steps = PowerIteration(rows, n_samples, rank, *more)
         return SharedCenter(rows, n_samples, steps) if self.shared else steps
+
+    def _planned(self, n_samples: int, epsilon: float, delta: float) -> PrivacyPlan:
+        named = {"estimator": type(self.estimator).__name__, "seeded": False}
+        return self.statistic(n_samples).plan(epsilon, delta, **named)
 
     def party(self, name: str, n_samples: int, epsilon, delta) -> Party:
         """Return what is public of a client; errors name it."""
@@ -354,14 +346,10 @@ class SpectralTask(Task):
                     f"{self.n_components}; ask for fewer components, or leave this "
                     "client out"
                 )
-            key = n_samples, epsilon, delta
-            if key not in self._plans:
-                named = {"estimator": type(self.estimator).__name__, "seeded": False}
-                statistic = self.statistic(n_samples)
-                self._plans[key] = statistic.plan(epsilon, delta, **named)
+            plan = self._plan(n_samples, epsilon, delta)
         except (TypeError, ValueError) as error:
             raise ValueError(f"client {name!r}: {error}") from None
-        return Party(n_samples, self._plans[key], self.rows.center == "pairs")
+        return Party(n_samples, plan, self.rows.center == "pairs")
 
 
 def check_client_budget(epsilon, delta) -> tuple[float, float]:
@@ -372,15 +360,13 @@ def check_client_budget(epsilon, delta) -> tuple[float, float]:
     return epsilon, check_delta(delta)
 
 
-def check_client_weights(weights, names: Sequence[str]) -> dict[str, float] | None:
+def check_client_weights(
+    weights, names: Collection[str] | None = None
+) -> dict[str, float] | None:
     """Return valid public weights by client, or None for a word that chooses them."""
-    if isinstance(weights, str) and weights in ("optimal", "equal"):
-        return None
     if not isinstance(weights, Mapping):
-        raise ValueError(
-            'weights must be "optimal", "equal" or a mapping of clients to numbers, '
-            f"got {shown(weights)}"
-        )
+        return None
+    names = weights.keys() if names is None else names
     for name in (*weights, *names):
         if name not in names or name not in weights:
             side = "has no entry for" if name in names else "names, without rows,"
