@@ -151,17 +151,15 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"optimal", "equal"}), Mapping],
         "client_feature": [Integral, str, None],
-        "aggregation": [StrOptions({"projector", "matrix"})],
         "min_clients": [Interval(Integral, 1, None, closed="left")],
         "bounds": [tuple, list, np.ndarray, None],
-        "center": [StrOptions({"auto", "none", "pairs", "shared"})],
+        "center": [StrOptions({"auto", "none", "pairs"})],
     }
 
     n_components: int = 2
     _: KW_ONLY
     epsilon: float | Mapping[Any, float] | None = 1.0
     delta: float | Mapping[Any, float] = 1e-6
-    aggregation: str = "projector"
     min_clients: int = 1
     weights: Any = "optimal"
     client_feature: int | str | None = None
@@ -533,11 +531,14 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
+        "aggregation": [StrOptions({"projector", "matrix"})],
+        "center": [StrOptions({"auto", "none", "pairs", "shared"})],
         "mechanism": [StrOptions({"gaussian"}), SpikedModel],
         "projection_norm": [Interval(Real, SMALLEST, LARGEST, closed="both"), None],
     }
 
     _: KW_ONLY
+    aggregation: str = "projector"
     mechanism: Any = "gaussian"
     projection_norm: float | None = None
 
@@ -568,11 +569,6 @@ class SparseDPPCA(FederatedEstimator):
     {epsilon_of_clients}
         This covers all rounds together.
     {delta_of_clients}
-    aggregation : {"matrix", "projector"}, default="matrix"
-        Content of the clients' messages for the start. "matrix": the noisy
-        second moment, p (p + 1) / 2 numbers, whose noise averages out over clients.
-        "projector": its components, p r numbers, which are only noise if a client has
-        too few rows.
     {min_clients}
     {weights}
     {client_feature}
@@ -600,8 +596,7 @@ class SparseDPPCA(FederatedEstimator):
         along the components of rows scaled to unit norm, with an upward bias due to
         noise.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        `explained_variance_` divided by the variance in all directions, which is only
-        known with ``aggregation="matrix"``.
+        `explained_variance_` divided by the variance in all directions.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers, weighted by their rows, in the units of the data.
     {clients_}
@@ -656,6 +651,5 @@ class SparseDPPCA(FederatedEstimator):
 
     n_components: int = 1
     _: KW_ONLY
-    aggregation: str = "matrix"
     n_nonzero_features: int | None = None
     n_rounds: int = 1

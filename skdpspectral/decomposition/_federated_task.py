@@ -46,7 +46,7 @@ _BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 _OWN = ("accountant", "noise_seed", "client_feature")
 # Parameters that only one of the estimators has.
 _ALONE = {
-    **{"mechanism": "gaussian", "projection_norm": None},
+    **{"mechanism": "gaussian", "projection_norm": None, "aggregation": "matrix"},
     **{"n_rounds": 0, "n_nonzero_features": None},
 }
 
@@ -262,7 +262,7 @@ class SpectralTask(Task):
             center = "none" if center == "auto" else center
         self.rows = RowBounds(p, bounds=estimator.bounds, center=center)
         self.n_rounds = int(given["n_rounds"])
-        self.by_matrix = estimator.aggregation == "matrix"
+        self.by_matrix = given["aggregation"] == "matrix"
         if length is not None:  # in units of the bounded rows
             length = check_real("projection_norm", length) / self.rows.unit
         self.projection_norm: float | None = length
@@ -291,10 +291,6 @@ class SpectralTask(Task):
             'aggregation="matrix" needs public variances of a SpikedModel: state '
             "signal_variance and noise_variance": (
                 model is not None and model.is_private and self.by_matrix
-            ),
-            'center="shared" requires mechanism="gaussian" and components that are '
-            'released in one step; use center="pairs"': (
-                self.shared and self.n_rounds > 0
             ),
             f"projection_norm must be in [{SMALLEST:g}, {LARGEST:g}] in units of the "
             f"bounded rows, got {length}": (

@@ -300,17 +300,13 @@ def failing(names, what):
     return fail
 
 
-def at_least(min_clients):
-    return {"aggregation": "matrix", "min_clients": min_clients}
-
-
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize("what", [RuntimeError("row 3.25"), TimeoutError()])
 @pytest.mark.parametrize("parameters", [{}, {"bounds": (-20, 20)}])
 def test_a_client_that_dies_is_left_out(cls, what, parameters, monkeypatch):
     monkeypatch.setattr(LocalClient, "respond", failing("b", what))
     with PrivacyAccountant() as accountant:
-        model = cls(1, **at_least(2), epsilon=8.0, **parameters)
+        model = cls(1, min_clients=2, epsilon=8.0, **parameters)
         with pytest.warns(UserWarning, match="client 'b' was rejected") as caught:
             model.fit(X, clients=CLIENTS)
     assert len(accountant.ledger) == 1  # its budget is spent all the same
@@ -322,7 +318,7 @@ def test_a_client_that_dies_is_left_out(cls, what, parameters, monkeypatch):
 
 @pytest.mark.parametrize("cls", BOTH)
 def test_too_few_clients_leave_the_earlier_fit(cls, monkeypatch):
-    model = cls(1, **at_least(3)).fit(X, clients=CLIENTS)
+    model = cls(1, min_clients=3).fit(X, clients=CLIENTS)
     before = model.components_
     monkeypatch.setattr(LocalClient, "respond", failing("ab", OSError()))
     with session_ends("was rejected", "min_clients=3"):

@@ -122,7 +122,3 @@ def test_rounds_send_what_was_planned_and_no_more(monkeypatch):
         own = [(shape, size) for name, shape, size in sent if name == client]
         assert [shape for shape, _ in own] == [(820,), (40, 2), (40, 2)]
         assert all(size <= 8 * 80 + 600 for _, size in own[1:])
-    sent.clear()
-    SparseDPPCA(2, center="none", aggregation="projector").fit(X, clients=CLIENTS)
-    assert {shape for _, shape, _ in sent} == {(2, 40), (40, 2)}
-    assert all(size <= 8 * 80 + 600 for *_, size in sent)

@@ -44,7 +44,7 @@ TASKS = {
     "components": {},
     "matrix": {"aggregation": "matrix"},
     "box, covariance": {**BOX, "projection_norm": 9.0},
-    "box, rounds": {**BOX, "n_rounds": 2, "aggregation": "projector"},
+    "box, rounds": {**BOX, "n_rounds": 2},
     "rounds": {"n_rounds": 3},
     "shared": {"center": "shared"},
     "shared in a box": {

@@ -218,21 +218,18 @@ def test_no_copies(make):
         make(client())
 
 
-@pytest.mark.parametrize("aggregation", ["projector", "matrix"])
-def test_all_that_is_sent_is_a_function_of_the_releases(aggregation):
+@pytest.mark.parametrize("given", [{}, {"n_rounds": 2}], ids=["components", "rounds"])
+def test_all_that_is_sent_is_a_function_of_the_releases(given):
     """Every number of every message, from what the release layer let out."""
-    task = make_task(n_rounds=2, bounds=(-9, 9), aggregation=aggregation)
-    one = client(task)
+    task = make_task(bounds=(-9, 9), **given)
+    one, bases = client(task), [(), BASIS, BASIS]
     with record_releases() as released:
-        replies = [
-            one.respond(ask(task, i, basis))
-            for i, basis in enumerate([(), BASIS, BASIS])
-        ]
+        replies = [one.respond(ask(task, i, bases[i])) for i in range(task.n_steps)]
     moment = released["second_moment"]
     values, vectors = top_eigh(moment, 2)
     bulk = (np.trace(moment) - values.sum()) / 4
     assert replies[0].numbers == pytest.approx((values[-1], bulk), rel=1e-12)
-    sent = moment[np.tril_indices(6)] if aggregation == "matrix" else vectors
+    sent = moment[np.tril_indices(6)] if task.by_matrix else vectors
     assert np.array_equal(replies[0].values, sent)
     for t, reply in enumerate(replies[1:], 1):
         assert np.array_equal(reply.values, released[f"power_{t}"])

@@ -33,7 +33,7 @@ PARAMETERS = {
     },
     "private variances": {"mechanism": SpikedModel("private", "private")},
     "rounds": {"n_rounds": 2, "n_nonzero_features": 3},
-    "rounds of projectors": {"n_rounds": 2, "aggregation": "projector", **BOX},
+    "rounds in a box": {"n_rounds": 2, **BOX},
 }
 pytestmark = [pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise")]
 ROWS = {"a": rows_of(0, 800), "b": rows_of(1, 1600)}

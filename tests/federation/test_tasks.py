@@ -206,7 +206,7 @@ REFUSED = {
     "projection_norm.*Got nan": {"projection_norm": np.nan},
     "n_nonzero_features=1": {"n_rounds": 1, "n_nonzero_features": 1},
     "n_nonzero_features=7": {"n_rounds": 1, "n_nonzero_features": 7},
-    'center="shared" requires': {"n_rounds": 1, "center": "shared"},
+    "center.*must be": {"n_rounds": 1, "center": "shared"},
     "projection_norm is not": {**MODEL, "projection_norm": 1.0},
     "needs public variances|state signal_variance": {
         "mechanism": SpikedModel("private", "private"),
