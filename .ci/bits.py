@@ -125,13 +125,13 @@ def fingerprint(estimator) -> dict[str, str]:
 def tasks() -> dict[str, str]:
     """Return the digests of federated tasks, as hexadecimal digits."""
     from skdpspectral import FederatedDPPCA
-    from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+    from skdpspectral.decomposition import SpikedModel
     from skdpspectral.federation import SpectralTask
 
     box = {"bounds": (-10, 10)}
     made = {
         "plain": FederatedDPPCA(1, **box),
-        "covariance": FederatedDPPCA(2, release=ComponentCovariance(5.0), **box),
+        "covariance": FederatedDPPCA(2, projection_norm=5.0, **box),
         "pairs": FederatedDPPCA(1, center="pairs"),
         "model": FederatedDPPCA(1, mechanism=SpikedModel(1e6, 1.0)),
         "matrix": FederatedDPPCA(1, aggregation="matrix", **box),

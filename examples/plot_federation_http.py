@@ -30,12 +30,11 @@ from http_transport import Address, exchange, make_certificate, make_token, serv
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import LocalClient, Registration, Rounds, SpectralTask
 
 sizes = {"north": 4_000, "east": 8_000, "south": 16_000}
 registered = {name: Registration(n, 1.0, 1e-6) for name, n in sizes.items()}
-pca = FederatedDPPCA(1, bounds=(-20, 20), release=ComponentCovariance(11.0))
+pca = FederatedDPPCA(1, bounds=(-20, 20), projection_norm=11.0)
 task = SpectralTask(pca, n_features=20)
 X, truth = make_spiked_covariance(sum(sizes.values()), 20, random_state=0)
 rows = dict(zip(sizes, np.split(X, np.cumsum(list(sizes.values()))[:-1]), strict=True))

@@ -323,8 +323,8 @@ class Session:
     parties: dict[str, Party]
     _claim = 1e-9
 
-    def _open(self, clients: Iterable[str], task, min_clients, session) -> None:
-        """Check clients and session, before the first request."""
+    def _open(self, clients: Iterable[str], task, min_clients) -> None:
+        """Check clients, and begin a new session."""
         names = tuple(map(check_name, clients))
         (name, count), *_ = [*Counter(names).most_common(1), ("", 0)]
         if count > 1:
@@ -335,11 +335,8 @@ class Session:
                 f"min_clients={self.min_clients} must be at most the number of "
                 f"clients, {len(names)}"
             )
-        session = uuid.uuid4().bytes if session is None else session
-        if not isinstance(session, bytes) or len(session) != SESSION_BYTES:
-            raise ValueError(f"session must be {SESSION_BYTES} bytes or None")
         self.task, self.clients, self.rejected = task, names, {}
-        self._session, self._step = session, 0
+        self._session, self._step = uuid.uuid4().bytes, 0
         self._request: Request | None = None
 
     @property

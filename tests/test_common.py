@@ -35,7 +35,7 @@ from skdpspectral import (
     SpikedPCA,
 )
 from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
 from skdpspectral.mechanisms import ParallelPlan
 from skdpspectral.neural_network import Adam
@@ -43,7 +43,7 @@ from skdpspectral.neural_network import Adam
 mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
-PAPER = SpikedModel(1e6, 1.0, calibration="paper")
+PAPER = SpikedModel(1e6, 1.0, release="covariance", calibration="paper")
 FEW_STEPS = {"n_rounds": 3, "n_local_steps": 2, "n_own_steps": 5}
 ESTIMATORS = [
     DPPCA(),
@@ -174,15 +174,13 @@ ESTIMATORS = [
     FederatedDPPCA(1, weights="equal"),
     FederatedDPPCA(1, epsilon=None, client_feature=0),
     FederatedDPPCA(1, accountant=PrivacyAccountant()),
-    FederatedDPPCA(
-        1, bounds=(-10, 10), release=ComponentCovariance(projection_norm=5.0)
-    ),
+    FederatedDPPCA(1, bounds=(-10, 10), projection_norm=5.0),
     FederatedDPPCA(1, mechanism=SPIKED),
-    FederatedDPPCA(1, mechanism=PAPER, aggregation="matrix", release="covariance"),
+    FederatedDPPCA(1, mechanism=PAPER, aggregation="matrix"),
     FederatedDPPCA(1, aggregation="matrix"),
     FederatedDPPCA(
         1,
-        release=ComponentCovariance(projection_norm=5.0, noise_variance=1.0),
+        projection_norm=5.0,
         client_feature=-1,
     ),
     SparseDPPCA(),

@@ -16,11 +16,11 @@ from federated_baselines import (
     figure_1,
     printed_weights,
 )
+from sklearn.base import clone
 from tables import ignore_leak_warnings, print_row, with_error
 
 from skdpspectral import FederatedDPPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import subspace_distance
 
 P, SIGNAL = 50, 10.0
@@ -71,15 +71,15 @@ def covariance_errors(sizes, budgets, seed):
     X, truth = make_spiked_covariance(sum(sizes), P, random_state=seed)
     target = SIGNAL * truth.T @ truth + np.eye(P)
     clients = np.repeat(np.arange(len(sizes)), sizes)
-    printed = {"mechanism": MODEL, "release": "covariance"}
-    paper = model_of(budgets, **printed).fit(X, clients=clients)
-    own = {"release": ComponentCovariance(11.0, noise_variance=1.0)}
-    ours = model_of(budgets, **own).fit(X, clients=clients)
+    printed = clone(MODEL).set_params(release="covariance")
+    paper = model_of(budgets, mechanism=printed).fit(X, clients=clients)
+    ours = model_of(budgets, projection_norm=11.0).fit(X, clients=clients)
+    axes, spike = ours.components_, np.maximum(ours.explained_variance_ - 1.0, 0.0)
     value, vectors = np.linalg.eigh(X.T @ X / len(X))
     pooled = (value[-1] - 1) * np.outer(vectors[:, -1], vectors[:, -1]) + np.eye(P)
     found = {
         "paper": paper.get_covariance(),
-        "ours": ours.get_covariance(),
+        "ours": axes.T * spike @ axes + np.eye(P),
         "no privacy": pooled,
     }
     return {name: np.linalg.norm(each - target) for name, each in found.items()}

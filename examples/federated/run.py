@@ -24,7 +24,6 @@ from deployment import Deployment
 
 from skdpspectral import DPMatrixFactorization, FederatedDPPCA, PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import GroupTask, Registration, SpectralTask
 
 SITES = {"north": 0.2, "east": 0.3, "south": 0.5}  # shares of the rows
@@ -42,8 +41,7 @@ def shared_out(n):
 
 def generated():
     X, _ = make_spiked_covariance(30_000, 20, random_state=0)
-    covariance = ComponentCovariance(11.0)
-    pca = FederatedDPPCA(1, bounds=(-20, 20), release=covariance, min_clients=2)
+    pca = FederatedDPPCA(1, bounds=(-20, 20), projection_norm=11.0, min_clients=2)
     return SpectralTask(pca, 20), {
         name: {"X": X[own]} for name, own in shared_out(len(X)).items()
     }

@@ -65,6 +65,10 @@ mean : {"zero", "unknown"}, default="zero"
     the model. "unknown": rows are measured from their own mean, which can be any
     point, at the cost of one row (:ref:`lemma-own-mean`). The mean is not released,
     and rows must be dense.
+[release_of_model]
+release : {"components", "covariance"}, default="components"
+    "covariance" also releases the covariance within the components, for half of the
+    budget. It requires public variances.
 [calibration_of_model]
 calibration : {"exact", "paper"}, default="exact"
     "paper" is meant for figures: it uses the classical bound with epsilon and delta

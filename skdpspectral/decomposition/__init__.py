@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from .. import _on_demand
 
 if TYPE_CHECKING:  # what is imported on demand
-    from ._federated_pca import ComponentCovariance as ComponentCovariance
     from ._federated_pca import FederatedDPPCA as FederatedDPPCA
     from ._federated_pca import SparseDPPCA as SparseDPPCA
     from ._pca import DPPCA as DPPCA
@@ -13,7 +12,7 @@ if TYPE_CHECKING:  # what is imported on demand
     from ._spiked import SpikedPCA as SpikedPCA
 
 _HOMES = {
-    "_federated_pca": "ComponentCovariance FederatedDPPCA SparseDPPCA",
+    "_federated_pca": "FederatedDPPCA SparseDPPCA",
     "_pca": "DPPCA",
     "_spiked": "SpikedModel SpikedPCA",
 }

@@ -173,8 +173,7 @@ def sum_of_products(blocks, columns: np.ndarray) -> np.ndarray:
 class PowerIteration(Combination):
     """A second moment to start from, rounds of products, and a covariance.
 
-    Start and rounds cost the same. Products are named ``"power_1"`` and so on. Without
-    `start`, rounds begin at a public basis.
+    Start and rounds cost the same. Products are named ``"power_1"`` and so on.
     """
 
     def __init__(
@@ -182,18 +181,15 @@ class PowerIteration(Combination):
         bounds: RowBounds,
         n_samples: int,
         rank: int,
-        start: bool,
         n_rounds: int,
         covariance: bool,
     ) -> None:
         self.bounds = bounds
         rows, weights = bounds.rows(n_samples), bounds.weights
-        steps: dict[str, Statistic] = {}
-        if start:
-            steps["second_moment"] = SecondMoment(rows, weights)
+        steps: dict[str, Statistic] = {"second_moment": SecondMoment(rows, weights)}
         for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
             steps[name] = PowerProduct(rows, weights, rank, name)
-        self.rounds = Combination(steps, dict.fromkeys(steps, 1.0 / max(len(steps), 1)))
+        self.rounds = Combination(steps, dict.fromkeys(steps, 1.0 / len(steps)))
         parts: dict[str, Statistic] = {"rounds": self.rounds}
         shares = {"rounds": 1.0}
         self.within = None

@@ -286,27 +286,21 @@ class LocalClient(AnsweringClient):
         self._rows: ClientRows | None = None
 
     def _warn(self) -> None:
-        said, plan, n = [], self.plan, self._n_samples
-        if not math.isfinite(plan.mu):
-            said.append(
-                f"client {self.name!r} answers without privacy: epsilon is None"
-            )
-        else:
-            if plan.epsilon > self._epsilon:
-                said.append(
-                    f"client {self.name!r} is private with epsilon={plan.epsilon:.4g}, "
-                    f"not {self._epsilon:g}: this is the guarantee of the noise that "
-                    'calibration="paper" sets'
-                )
-            if plan.seeded:
-                said.append(self._seeded())
-            if plan.delta >= 1.0 / n:
-                said.append(
-                    f"client {self.name!r}: delta={plan.delta:g} is at least "
-                    f"1 / n_samples = {1 / n:g}; choose a smaller delta"
-                )
-        for text in said:
-            warn(text, PrivacyLeakWarning)
+        who, plan, n = f"client {self.name!r}", self.plan, self._n_samples
+        private = math.isfinite(plan.mu)
+        said = {
+            f"{who} answers without privacy: epsilon is None": not private,
+            f"{who} is private with epsilon={plan.epsilon:.4g}, not {self._epsilon:g}: "
+            'this is the guarantee of the noise that calibration="paper" sets': (
+                plan.epsilon > self._epsilon
+            ),
+            self._seeded(): private and plan.seeded,
+            f"{who}: delta={plan.delta:g} is at least 1 / n_samples = {1 / n:g}; "
+            "choose a smaller delta": private and plan.delta >= 1.0 / n,
+        }
+        for text, is_so in said.items():
+            if is_so:
+                warn(text, PrivacyLeakWarning)
 
     @property
     def registration(self) -> Registration:

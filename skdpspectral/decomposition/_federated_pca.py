@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._base.documented import documented
@@ -19,13 +19,11 @@ from .._base.sklearn_compat import (
     StrOptions,
     fit_progress,
 )
-from .._base.strategies import register
 from .._messages import MessageError
 from .._release.noise import Coins
 from .._tables.columns import UserDraw, UserRows, encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users, users_of_rows
-from ..accounting import NoisyFitWarning, PrivacyAccountant
-from ..accounting._errors import warn
+from ..accounting import PrivacyAccountant
 from ..accounting._gaussian import check_delta
 from ..mechanisms import (
     Concern,
@@ -40,50 +38,10 @@ from ._federated_client import LocalClient, run_in_process
 from ._federated_server import Rounds
 from ._federated_task import Registration, SpectralTask
 from ._pca import ComponentsMixin, ProjectionMixin
-from ._spiked import SpikedModel
+from ._spiked import LARGEST, SMALLEST, SpikedModel
 
-_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
-
-
-@register
-@dataclass(eq=False, repr=False)
-class ComponentCovariance(BaseEstimator):
-    """Released covariance within the components.
-
-    A `release` of :class:`~skdpspectral.FederatedDPPCA`.
-
-    Parameters
-    ----------
-    projection_norm : float or None, default=None
-        Public length, in units of the data, at which projections on the components are
-        clipped. It is required, except with
-        :class:`~skdpspectral.decomposition.SpikedModel`, which clips nothing and does
-        not accept it. A good choice is about 3.3 times the square root of the sum of
-        the variances along the components.
-    noise_variance : float or None, default=None
-        Public variance across the components, in squared units of the data. The
-        covariance of all features is then composed of the components and this variance.
-        :class:`~skdpspectral.decomposition.SpikedModel` has its own, and does not
-        accept one.
-
-    Examples
-    --------
-    >>> from skdpspectral import FederatedDPPCA
-    >>> from skdpspectral.decomposition import ComponentCovariance
-    >>> pca = FederatedDPPCA(release=ComponentCovariance(projection_norm=11.0))
-    >>> pca.get_params()["release__projection_norm"]
-    11.0
-    """
-
-    _parameter_constraints: ClassVar[dict] = {
-        "projection_norm": [_CLIP_RANGE, None],
-        "noise_variance": [_CLIP_RANGE, None],
-    }
-
-    projection_norm: float | None = None
-    noise_variance: float | None = None
 
 
 class Group(NamedTuple):
@@ -145,9 +103,7 @@ def _named(clients) -> list[Group]:
 
 def _check_disjoint(blocks, n_rows: int) -> None:
     """Raise unless every row is in exactly one block, as parallel composition needs."""
-    times = np.zeros(n_rows, dtype=np.intp)
-    for block in blocks:
-        np.add.at(times, block, 1)
+    times = np.bincount(np.concatenate(blocks), minlength=n_rows)
     if not (times == 1).all():
         raise RuntimeError("rows of clients are not disjoint")
 
@@ -195,17 +151,15 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"optimal", "equal"}), Mapping],
         "client_feature": [Integral, str, None],
-        "aggregation": [StrOptions({"projector", "matrix"})],
         "min_clients": [Interval(Integral, 1, None, closed="left")],
         "bounds": [tuple, list, np.ndarray, None],
-        "center": [StrOptions({"auto", "none", "pairs", "shared"})],
+        "center": [StrOptions({"auto", "none", "pairs"})],
     }
 
     n_components: int = 2
     _: KW_ONLY
     epsilon: float | Mapping[Any, float] | None = 1.0
     delta: float | Mapping[Any, float] = 1e-6
-    aggregation: str = "projector"
     min_clients: int = 1
     weights: Any = "optimal"
     client_feature: int | str | None = None
@@ -370,31 +324,17 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             if self.noise_seed is not None:
                 source = check_random_state(self.noise_seed)
                 seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
-            rows = [table.features(group.rows) for group in groups]
-            for place, (own, seed) in enumerate(zip(owners, seeds, strict=False)):
-                rows[place] = rows[place][UserDraw(own, Coins(seed)).rows()]
-            members = {
-                group.name: LocalClient._charged(
-                    group.name,
-                    np.ascontiguousarray(own),
-                    task,
-                    plans[group.name],
-                    asked[group.name],
-                    seed,
-                )
-                for group, own, seed in zip(groups, rows, seeds, strict=True)
-            }
+            members = {}
+            for place, (_, name, rows, _) in enumerate(groups):
+                own, seed = table.features(rows), seeds[place]
+                if owners:
+                    own = own[UserDraw(owners[place], Coins(seed)).rows()]
+                given = np.ascontiguousarray(own), task, plans[name], asked[name], seed
+                members[name] = LocalClient._charged(name, *given)
             self.n_samples_ = sum(group.n_rows for group in groups)
             self.privacy_ = plan
             run_in_process(rounds, members, progress.step)
             self._set_outcome(rounds.outcome())
-        if task.rows.center == "pairs" and hasattr(self, "noise_variance_"):
-            warn(
-                "no mean was released, because rows of clients were compared in "
-                "pairs: mean_ is the origin, or the midpoint of bounds, and "
-                "score_samples and inverse_transform measure from there",
-                NoisyFitWarning,
-            )
 
     def _fitted_by(self, rounds: Rounds):
         """Return a fitted copy, of the releases of separate clients."""
@@ -493,12 +433,12 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
         How each client releases its components. "gaussian" adds noise to the second
         moment. :class:`~skdpspectral.decomposition.SpikedModel` is only private under a
         model.
-    release : {"components", "covariance"} or ComponentCovariance, default="components"
-        "covariance" also releases the covariance within the components. Clients then
-        answer a second time, with 15 % of their :math:`\mu^2`, or half of it with a
-        model. Without a model, pass
-        :class:`~skdpspectral.decomposition.ComponentCovariance`, which sets
-        `projection_norm`.
+    projection_norm : float or None, default=None
+        Public length, in units of the data, at which clients clip projections on the
+        components. With it, they answer a second time and release the covariance within
+        the components, with 15 % of their :math:`\mu^2`. A good choice is about 3.3
+        times the square root of the sum of the variances along the components. A
+        ``SpikedModel`` does not accept one: it clips nothing, and has a `release`.
 
     Attributes
     ----------
@@ -506,13 +446,12 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
         Orthonormal rows, leading first. The largest entry of each is positive. A column
         of clients is not one of the features.
     explained_variance_ : ndarray of shape (n_components,)
-        With ``release="covariance"``, variances along the components in squared units
-        of the data. Otherwise, with "gaussian" and ``aggregation="matrix"``, variances
-        of the averaged second moment of rows scaled to a length of at most 1.
+        With a covariance, variances along the components in squared units of the data.
+        Otherwise, with "gaussian" and ``aggregation="matrix"``, variances of the
+        averaged second moment of rows scaled to a length of at most 1.
     noise_variance_ : float
-        Variance across the components, in squared units of the data: the public
-        variance of `release` or of a model, or the weighted median of a model's private
-        ones.
+        Variance across the components, in squared units of the data: that of a model,
+        or the weighted median of a model's private ones.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, set if both of
         the above are known, and for the averaged second moment.
@@ -592,26 +531,24 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
+        "aggregation": [StrOptions({"projector", "matrix"})],
+        "center": [StrOptions({"auto", "none", "pairs", "shared"})],
         "mechanism": [StrOptions({"gaussian"}), SpikedModel],
-        "release": [StrOptions({"components", "covariance"}), ComponentCovariance],
+        "projection_norm": [Interval(Real, SMALLEST, LARGEST, closed="both"), None],
     }
 
     _: KW_ONLY
+    aggregation: str = "projector"
     mechanism: Any = "gaussian"
-    release: Any = "components"
+    projection_norm: float | None = None
 
     def _why_no_variances(self) -> str | None:
         """Return why not all variances of the data are released, or None."""
-        if isinstance(self.release, str) and self.release == "components":
-            return 'release="components" releases none; set release="covariance"'
-        if isinstance(self.mechanism, SpikedModel):
-            return None
-        if getattr(self.release, "noise_variance", None) is not None:
-            return None
-        return (
-            'mechanism="gaussian" releases none across the components; set the '
-            "noise_variance of a ComponentCovariance"
-        )
+        if not isinstance(self.mechanism, SpikedModel):
+            return 'mechanism="gaussian" releases none across the components'
+        if not self.mechanism.with_covariance:
+            return 'set release="covariance" of the SpikedModel'
+        return None
 
 
 @documented
@@ -632,11 +569,6 @@ class SparseDPPCA(FederatedEstimator):
     {epsilon_of_clients}
         This covers all rounds together.
     {delta_of_clients}
-    aggregation : {"matrix", "projector"}, default="matrix"
-        Content of the clients' messages for the private start. "matrix": the noisy
-        second moment, p (p + 1) / 2 numbers, whose noise averages out over clients.
-        "projector": its components, p r numbers, which are only noise if a client has
-        too few rows.
     {min_clients}
     {weights}
     {client_feature}
@@ -650,12 +582,8 @@ class SparseDPPCA(FederatedEstimator):
         Number of features that the components use jointly, at least `n_components`.
         None keeps all features.
     n_rounds : int, default=1
-        Number T of rounds after the start, which share the budget. One round is best
-        after a private start, and a few rounds after a public start.
-    init : "private" or array-like of shape (n_components, n_features)
-        Initial components. "private" computes them from a noisy second moment, which
-        takes the share of one round. An array contains public, linearly independent
-        rows, which are orthonormalized.
+        Number T of rounds after the start, which share the budget with it. One round
+        was best at every budget of the benchmarks.
 
     Attributes
     ----------
@@ -668,8 +596,7 @@ class SparseDPPCA(FederatedEstimator):
         along the components of rows scaled to unit norm, with an upward bias due to
         noise.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        `explained_variance_` divided by the variance in all directions, which is only
-        known with a private start from "matrix".
+        `explained_variance_` divided by the variance in all directions.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers, weighted by their rows, in the units of the data.
     {clients_}
@@ -697,7 +624,7 @@ class SparseDPPCA(FederatedEstimator):
     Rows have norm at most 1. For Q with orthonormal columns the product :math:`S Q` has
     sensitivity :math:`\sqrt2 / n`, or :math:`1 / n` for one column
     (:ref:`lemma-power-product`). A client orthonormalizes every basis that it receives.
-    The rounds and the private start share :math:`\mu^2` equally.
+    The rounds and the start share :math:`\mu^2` equally.
 
     References
     ----------
@@ -716,18 +643,13 @@ class SparseDPPCA(FederatedEstimator):
     [0, 1, 2, 3, 4]
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "init")
-
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
         "n_nonzero_features": [Interval(Integral, 1, None, closed="left"), None],
         "n_rounds": [Interval(Integral, 1, 1000, closed="both")],
-        "init": [StrOptions({"private"}), "array-like"],
     }
 
     n_components: int = 1
     _: KW_ONLY
-    aggregation: str = "matrix"
     n_nonzero_features: int | None = None
     n_rounds: int = 1
-    init: Any = "private"

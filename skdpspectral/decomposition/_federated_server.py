@@ -30,8 +30,6 @@ class Rounds(Session):
         must match them, and they determine weights.
     task : SpectralTask
         Task of the session that all parties agreed on.
-    session : bytes or None, default=None
-        16 bytes that identify the session, used only once. None creates new ones.
 
     Attributes
     ----------
@@ -71,13 +69,7 @@ class Rounds(Session):
 
     _claim = 1e-4  # costs of models are computed to fewer digits
 
-    def __init__(
-        self,
-        clients: Mapping[str, tuple],
-        task: SpectralTask,
-        *,
-        session: bytes | None = None,
-    ):
+    def __init__(self, clients: Mapping[str, tuple], task: SpectralTask):
         if not isinstance(task, SpectralTask):
             raise TypeError("task must be a SpectralTask")
         if not isinstance(clients, Mapping):
@@ -85,7 +77,7 @@ class Rounds(Session):
                 "clients must be registered: pass a mapping from each name to "
                 "Registration(n_samples, epsilon, delta), as LocalClient has it"
             )
-        self._open(clients, task, task.estimator.min_clients, session)
+        self._open(clients, task, task.estimator.min_clients)
         self.given = check_client_weights(task.estimator.weights, self.clients)
         try:
             self.registered = {n: Registration(*row) for n, row in clients.items()}
@@ -99,7 +91,7 @@ class Rounds(Session):
         }
         # What queries make of replies: those of the start, and what follows from them.
         self.first: list[Reply] = []
-        self.basis = task.start_basis
+        self.basis: np.ndarray | None = None
         self.mean: np.ndarray | None = None
         self.values: np.ndarray | None = None
         self.support: np.ndarray | None = None
@@ -173,11 +165,11 @@ class Rounds(Session):
 
     def _variances(self, components: np.ndarray) -> tuple:
         """Return variances along and across the components, and shares of the first."""
-        task, values, noise = self.task, self.values, self.task.noise_variance
+        task, values, noise = self.task, self.values, None
         if task.model is not None:
             noise = self._start.variances(self.first)[1]
-        across, averaged = noise, task.model is None and not task.with_covariance
-        if self._moment is not None and averaged:
+        across = noise
+        if noise is None and self._moment is not None and not task.with_covariance:
             along, across = _kernels.moment_variances(self._moment, components)
             values = along if values is None else values
         if values is None or across is None:

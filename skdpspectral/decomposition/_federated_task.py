@@ -6,7 +6,8 @@ import hashlib
 import importlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,15 +23,21 @@ from .._messages import (
     Query,
     Request,
 )
-from .._statistics.statistic import Statistic
-from .._tables.columns import check_feature_names, refuse_masked
+from .._tables.columns import check_feature_names
 from ..accounting._gaussian import check_delta
-from ..mechanisms import PrivacyPlan, check_count, check_real, shown
-from . import _kernels
+from ..mechanisms import PrivacyPlan, check_count, check_real
 from ._bounded_moments import PowerIteration, RowBounds
-from ._federated_queries import ModelStart, Power, Start, Within
-from ._shared_center import AskCenter, AskLengths, CenteredStart, SharedCenter
-from ._spiked import SpikedModel
+from ._federated_queries import (
+    AskCenter,
+    AskLengths,
+    CenteredStart,
+    ModelStart,
+    Power,
+    SharedCenter,
+    Start,
+    Within,
+)
+from ._spiked import LARGEST, SMALLEST, SpikedModel
 
 # Largest number of features of a task: a limit on memory.
 _MOST_FEATURES = 2**24
@@ -39,10 +46,9 @@ _BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 _OWN = ("accountant", "noise_seed", "client_feature")
 # Parameters that only one of the estimators has.
 _ALONE = {
-    **{"mechanism": "gaussian", "release": "components"},
-    **{"n_rounds": 0, "n_nonzero_features": None, "init": "private"},
+    **{"mechanism": "gaussian", "projection_norm": None, "aggregation": "matrix"},
+    **{"n_rounds": 0, "n_nonzero_features": None},
 }
-_SMALLEST, _LARGEST = 1e-60, 1e60
 
 
 class Registration(NamedTuple):
@@ -242,110 +248,60 @@ class SpectralTask(Task):
                 f"n_components={rank} must be at most n_features={p}; ask for fewer "
                 "components"
             )
-        weights = estimator.weights
-        check_client_weights(
-            weights, [*weights] if isinstance(weights, Mapping) else ()
-        )
+        check_client_weights(estimator.weights)
         given = {**_ALONE, **estimator.get_params(deep=False)}
-        release, init = given["release"], given["init"]
-        self.with_covariance = not (
-            isinstance(release, str) and release == "components"
-        )
+        length = given["projection_norm"]
+        self.with_covariance = length is not None
         self.model: SpikedModel | None = None
         center = estimator.center
         if isinstance(given["mechanism"], SpikedModel):
             self.model = given["mechanism"]
-            self.model.check(rank, p, self.with_covariance)
+            self.model.check(rank, p)
+            self.with_covariance |= self.model.with_covariance
             # The model states that the mean is zero, or takes it off.
             center = "none" if center == "auto" else center
         self.rows = RowBounds(p, bounds=estimator.bounds, center=center)
         self.n_rounds = int(given["n_rounds"])
-        noise = getattr(release, "noise_variance", None)
-        self.noise_variance = None if noise is None else float(noise)
-        self.by_matrix = estimator.aggregation == "matrix"
-        length = getattr(release, "projection_norm", None)
-        self.start_basis = None if isinstance(init, str) else self._basis_of(init)
-        self._check(length)
-        self.projection_norm = self._length(length)
-        self.n_kept = self._kept(given["n_nonzero_features"])
+        self.by_matrix = given["aggregation"] == "matrix"
+        if length is not None:  # in units of the bounded rows
+            length = check_real("projection_norm", length) / self.rows.unit
+        self.projection_norm: float | None = length
+        kept = given["n_nonzero_features"]
+        self.n_kept = p if kept is None else int(kept)
+        self._check()
         # Made once for all clients of so many rows, and of such a budget.
-        self._statistics: dict[int, Statistic] = {}
-        self._plans: dict[tuple, PrivacyPlan] = {}
+        self.statistic, self._plan = cache(self._statistic), cache(self._planned)
         self.queries = self._in_order()
         self._agree(estimator, n_features=p, feature_names=self.feature_names)
 
-    def _check(self, length: float | None) -> None:
+    def _check(self) -> None:
         """Refuse parameters that contradict each other."""
-        rows, model = self.rows, self.model
-        given = length is not None or self.noise_variance is not None
+        rows, model, length = self.rows, self.model, self.projection_norm
+        rank, p, kept = self.n_components, self.n_features, self.n_kept
         refused = {
             "bounds and center are not used with mechanism=SpikedModel(...), whose "
             "rows are not bounded and have mean zero, or any with "
             'SpikedModel(mean="unknown"); leave them out': (
                 model is not None and (rows.box is not None or rows.center != "none")
             ),
-            "projection_norm and noise_variance are not used with "
-            "mechanism=SpikedModel(...), whose projections are not clipped; leave them "
-            "as None": model is not None and given,
+            "projection_norm is not used with mechanism=SpikedModel(...), whose "
+            "projections are not clipped; leave it as None": (
+                model is not None and length is not None
+            ),
             'aggregation="matrix" needs public variances of a SpikedModel: state '
             "signal_variance and noise_variance": (
                 model is not None and model.is_private and self.by_matrix
             ),
-            'release="covariance" requires a projection_norm for this mechanism: '
-            "set release=ComponentCovariance(projection_norm)": (
-                self.with_covariance and length is None and model is None
+            f"projection_norm must be in [{SMALLEST:g}, {LARGEST:g}] in units of the "
+            f"bounded rows, got {length}": (
+                length is not None and not SMALLEST <= length <= LARGEST
             ),
-            'center="shared" requires mechanism="gaussian" and components that are '
-            'released in one step; use center="pairs"': (
-                self.shared and self.n_rounds > 0
-            ),
+            f"n_nonzero_features={kept} must be between n_components={rank} and "
+            f"n_features={p}, or None": not rank <= kept <= p,
         }
         for said, wrong in refused.items():
             if wrong:
                 raise ValueError(said)
-
-    def _length(self, length: float | None) -> float | None:
-        """Return a length in units of the bounded rows."""
-        if length is None:
-            return None
-        scaled = check_real("projection_norm", length) / self.rows.unit
-        if not _SMALLEST <= scaled <= _LARGEST:
-            raise ValueError(
-                f"projection_norm must be in [{_SMALLEST:g}, {_LARGEST:g}] in units of "
-                f"the bounded rows, got {scaled}"
-            )
-        return scaled
-
-    def _kept(self, kept: int | None) -> int:
-        """Return the number of features that components may use."""
-        if kept is None:
-            return self.n_features
-        if not self.n_components <= kept <= self.n_features:
-            raise ValueError(
-                f"n_nonzero_features={kept} must be between n_components="
-                f"{self.n_components} and n_features={self.n_features}, or None"
-            )
-        return int(kept)
-
-    def _basis_of(self, init) -> np.ndarray:
-        """Return orthonormal columns that span public rows, or an error."""
-        refuse_masked(init, "init")
-        try:
-            start = np.asarray(init)
-            start = start.astype(np.float64) if start.dtype.kind in "iufO" else None
-        except (TypeError, ValueError, OverflowError):
-            start = None
-        shape = (self.n_components, self.n_features)
-        if start is None or start.shape != shape or not np.isfinite(start).all():
-            raise ValueError(
-                "init must be finite public numbers of shape (n_components, "
-                f"n_features) = {shape}"
-            )
-        if not _kernels.independent_columns(start.T):
-            raise ValueError(
-                "init must have linearly independent rows, and none of them zero"
-            )
-        return _kernels.orthonormal_columns(start.T)[0]
 
     @property
     def shared(self) -> bool:
@@ -357,26 +313,23 @@ class SpectralTask(Task):
         queries: list[Query] = []
         if self.shared:
             queries += [AskLengths(self), AskCenter(self, 1), AskCenter(self, 2)]
-        if self.start_basis is None:
-            start = CenteredStart if self.shared else Start
-            queries.append(ModelStart(self) if self.model else start(self))
+        start = CenteredStart if self.shared else Start
+        queries.append(ModelStart(self) if self.model else start(self))
         queries += [Power(self, t) for t in range(1, self.n_rounds + 1)]
         return (*queries, *([Within(self)] if self.with_covariance else []))
 
-    def statistic(self, n_samples: int) -> Any:
+    def _statistic(self, n_samples: int) -> Any:
         """Return the release of a client with `n_samples` rows, from public numbers."""
-        if n_samples not in self._statistics:
-            self._statistics[n_samples] = self._statistic_of(n_samples)
-        return self._statistics[n_samples]
-
-    def _statistic_of(self, n_samples: int) -> Statistic:
-        rows, rank, covariance = self.rows, self.n_components, self.with_covariance
+        rows, rank = self.rows, self.n_components
         if self.model is not None:
-            given = n_samples, self.n_features, rank, covariance
-            return self.model.statistic(*given)
-        more = self.start_basis is None, self.n_rounds, covariance
+            return self.model.statistic(n_samples, self.n_features, rank)
+        more = self.n_rounds, self.with_covariance
         steps = PowerIteration(rows, n_samples, rank, *more)
         return SharedCenter(rows, n_samples, steps) if self.shared else steps
+
+    def _planned(self, n_samples: int, epsilon: float, delta: float) -> PrivacyPlan:
+        named = {"estimator": type(self.estimator).__name__, "seeded": False}
+        return self.statistic(n_samples).plan(epsilon, delta, **named)
 
     def party(self, name: str, n_samples: int, epsilon, delta) -> Party:
         """Return what is public of a client; errors name it."""
@@ -389,14 +342,10 @@ class SpectralTask(Task):
                     f"{self.n_components}; ask for fewer components, or leave this "
                     "client out"
                 )
-            key = n_samples, epsilon, delta
-            if key not in self._plans:
-                named = {"estimator": type(self.estimator).__name__, "seeded": False}
-                statistic = self.statistic(n_samples)
-                self._plans[key] = statistic.plan(epsilon, delta, **named)
+            plan = self._plan(n_samples, epsilon, delta)
         except (TypeError, ValueError) as error:
             raise ValueError(f"client {name!r}: {error}") from None
-        return Party(n_samples, self._plans[key], self.rows.center == "pairs")
+        return Party(n_samples, plan, self.rows.center == "pairs")
 
 
 def check_client_budget(epsilon, delta) -> tuple[float, float]:
@@ -407,15 +356,13 @@ def check_client_budget(epsilon, delta) -> tuple[float, float]:
     return epsilon, check_delta(delta)
 
 
-def check_client_weights(weights, names: Sequence[str]) -> dict[str, float] | None:
+def check_client_weights(
+    weights, names: Collection[str] | None = None
+) -> dict[str, float] | None:
     """Return valid public weights by client, or None for a word that chooses them."""
-    if isinstance(weights, str) and weights in ("optimal", "equal"):
-        return None
     if not isinstance(weights, Mapping):
-        raise ValueError(
-            'weights must be "optimal", "equal" or a mapping of clients to numbers, '
-            f"got {shown(weights)}"
-        )
+        return None
+    names = weights.keys() if names is None else names
     for name in (*weights, *names):
         if name not in names or name not in weights:
             side = "has no entry for" if name in names else "names, without rows,"

@@ -139,17 +139,6 @@ def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
     return columns, float(defect)
 
 
-def independent_columns(basis) -> bool:
-    """Return whether finite columns are linearly independent, in any units."""
-    largest = np.max(np.abs(basis), axis=0, initial=0.0)
-    if basis.shape[1] > basis.shape[0] or not np.all(largest > 0.0):
-        return False
-    with np.errstate(under="ignore"):
-        scaled = np.ldexp(basis, -np.frexp(largest)[1])
-    scaled = scaled / np.linalg.norm(scaled, axis=0)
-    return bool(np.linalg.svd(scaled, compute_uv=False)[-1] > _INDEPENDENT)
-
-
 def largest_rows(columns: np.ndarray, n_kept: int) -> np.ndarray:
     """Return a mask of the rows of largest norm; ties keep the first ones."""
     norms = np.linalg.norm(columns, axis=1)

@@ -209,6 +209,12 @@ _ROUNDED_UP = 2.0**-40
 _LARGEST_MU = 1e3
 
 
+def _rounded(error: float, size: float) -> dict[str, Any]:
+    """Return what is alike in all releases of a model, and bounds of their sums."""
+    bounds = {"summation_error": error, "magnitude": size}
+    return {**bounds, "symmetric": True, "lemma": _LEMMA}
+
+
 class ModelComponents(NamedTuple):
     """Components, variances along them, in all directions and across them."""
 
@@ -228,13 +234,10 @@ class ModelStatistic(Statistic):
         """Raise: bounds of the model depend on delta, so that there is only `plan`."""
         raise ValueError("the noise of a SpikedModel also depends on delta: use plan")
 
-    def _priced(self, epsilon: float, delta: float, failure: float) -> tuple:
-        """Return the releases, and their actual epsilon."""
-        raise NotImplementedError
-
-    def _remarks(self, epsilon: float, failure: float, holds: float) -> tuple:
-        """Return sentences about the assumptions of the guarantee."""
-        raise NotImplementedError
+    # Of subclasses: the releases with their actual epsilon, of epsilon, delta and the
+    # failure; and sentences on the assumptions, of epsilon, failure and actual epsilon.
+    _priced: ClassVar[Callable[..., tuple]]
+    _remarks: ClassVar[Callable[..., tuple]]
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model only.
@@ -323,13 +326,13 @@ class SpikedProjector(ModelStatistic):
         """Return the shape of a release, and its float64 summation bounds."""
         if name == "projector":
             condition = (max(self.signal) + self.noise) / min(self.signal)
-            error = ROUNDING * self.n_features * condition
-            return (self.n_features,) * 2, {"summation_error": error, "magnitude": 2.0}
+            error, size = ROUNDING * self.n_features * condition, 2.0
+            return (self.n_features,) * 2, _rounded(error, size)
         squares = _LONGER * (sum(self.signal) + self.n_features * self.noise)
         error = mean_summation_error(squares, self.n_samples, self.n_features)
         error += 2.0**-51 * self.n_features * squares  # of the projections
         size = 2.0**10 * (max(self.signal) + self.noise)
-        return (len(self.signal),) * 2, {"summation_error": error, "magnitude": size}
+        return (len(self.signal),) * 2, _rounded(error, size)
 
     def _priced(self, epsilon: float, delta: float, failure: float) -> tuple:
         paper = self.calibration == "paper"
@@ -348,9 +351,7 @@ class SpikedProjector(ModelStatistic):
         releases = zip(self._names, self._charged(failure), costs, strict=True)
         for name, change, cost in releases:
             shape, more = self._entries(name)
-            given = name, change, cost, shape
-            more |= {"symmetric": True, "lemma": _LEMMA}
-            mechanisms.append(calibrate_gaussian(*given, **more))
+            mechanisms.append(calibrate_gaussian(name, change, cost, shape, **more))
         return tuple(mechanisms), epsilon
 
     def _check_bound(self, failure: float) -> None:
@@ -380,8 +381,7 @@ class SpikedProjector(ModelStatistic):
         )
         for name, change, printed in releases:
             shape, more = self._entries(name)
-            given = name, change, factor * printed, shape, True
-            mechanisms.append(Gaussian(*given, lemma=_LEMMA, **more))
+            mechanisms.append(Gaussian(name, change, factor * printed, shape, **more))
         mu = math.hypot(*(mechanism.mu for mechanism in mechanisms))
         if not mu <= _LARGEST_MU:
             raise ValueError(
@@ -593,8 +593,7 @@ class UnknownSpikes(ModelStatistic):
             *costs, cost = split_mu(mu, _UNKNOWN_SHARES)
             # What is divided by the bound that releases give moves by at most 1.
             error = ROUNDING * self.n_features * (1.0 + 1.0 / LEAST_SIGNAL) / least
-            more: dict = {"summation_error": error, "magnitude": 2.0 / least}
-            more |= {"symmetric": True, "lemma": _LEMMA}
+            more = _rounded(error, 2.0 / least)
             last = calibrate_gaussian("projector", 1.0, cost, shape, **more)
         size = max(self._half, 1), self.n_features, costs[0]
         first = plan_second_moment("direction_moment", *size, weights=(1.0,))
@@ -653,13 +652,14 @@ class UnknownSpikes(ModelStatistic):
 
 
 # Variances whose ratios and products float64 arithmetic can handle.
-_SMALLEST, _LARGEST = 1e-60, 1e60
+SMALLEST, LARGEST = 1e-60, 1e60
 _PARAMETERS: dict = {
     "signal_variance": [Real, tuple, list, np.ndarray, StrOptions({"private"})],
     "noise_variance": [Real, StrOptions({"private"})],
     "mean": [StrOptions({"zero", "unknown"})],
+    "release": [StrOptions({"components", "covariance"})],
     "calibration": [StrOptions({"exact", "paper"})],
-    "sensitivity_constant": [Interval(Real, 0, _LARGEST, closed="neither"), None],
+    "sensitivity_constant": [Interval(Real, 0, LARGEST, closed="neither"), None],
 }
 
 
@@ -682,6 +682,7 @@ class SpikedModel(BaseEstimator):
     ----------
     {variances_of_model}
     {mean_of_model}
+    {release_of_model}
     {calibration_of_model}
 
     References
@@ -706,6 +707,7 @@ class SpikedModel(BaseEstimator):
     noise_variance: float | str = "private"
     _: KW_ONLY
     mean: str = "zero"
+    release: str = "components"
     calibration: str = "exact"
     sensitivity_constant: float | None = None
 
@@ -721,7 +723,12 @@ class SpikedModel(BaseEstimator):
         signal = np.sort(np.broadcast_to(signal, n_components))[::-1]
         return tuple(signal.tolist()), float(noise)
 
-    def check(self, n_components: int, n_features: int, covariance: bool) -> None:
+    @property
+    def with_covariance(self) -> bool:
+        """Whether the covariance within the components is released, too."""
+        return self.release == "covariance"
+
+    def check(self, n_components: int, n_features: int) -> None:
         """Refuse what contradicts the model, whatever the number of rows."""
         if n_components >= n_features:
             raise ValueError(
@@ -747,24 +754,24 @@ class SpikedModel(BaseEstimator):
                 'calibration="exact": set both, or state signal_variance and '
                 "noise_variance"
             )
-        elif covariance:
+        elif self.with_covariance:
             raise ValueError(
                 'release="covariance" needs public variances of a SpikedModel: '
                 "state signal_variance and noise_variance"
             )
 
     def statistic(
-        self, n_samples: int, n_features: int, n_components: int, covariance: bool
+        self, n_samples: int, n_features: int, n_components: int
     ) -> SpikedProjector | UnknownSpikes:
         """Return what is released of so many rows, from public numbers alone."""
-        self.check(n_components, n_features, covariance)
+        self.check(n_components, n_features)
         size, constant = (n_samples, n_features), self.sensitivity_constant
         if self.is_private:
             return UnknownSpikes(*size, n_components)
         signal, noise = self.variances(n_components)
         constant = 1.0 if constant is None else check_real("constant", constant)
-        how = covariance, self.calibration, constant, self.mean == "unknown"
-        return SpikedProjector(*size, signal, noise, *how)
+        how = self.calibration, constant, self.mean == "unknown"
+        return SpikedProjector(*size, signal, noise, self.with_covariance, *how)
 
 
 def _variances(name: str, value, size: int | None) -> np.ndarray:
@@ -776,14 +783,15 @@ def _variances(name: str, value, size: int | None) -> np.ndarray:
     if array.ndim > 1 or (array.ndim == 1 and array.size != size):
         wanted = "a number" if size is None else f"a number or {size} numbers"
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
-    if not np.all((array >= _SMALLEST) & (array <= _LARGEST)):
+    if not np.all((array >= SMALLEST) & (array <= LARGEST)):
         raise ValueError(
-            f"{name} must lie in [{_SMALLEST:g}, {_LARGEST:g}]: positive and finite"
+            f"{name} must lie in [{SMALLEST:g}, {LARGEST:g}]: positive and finite"
         )
     return array
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class SpikedPCA(ComponentsMixin, TableComponents):
     r"""PCA whose guarantee is **for a model of the data**, as in papers on it.
 
@@ -803,9 +811,7 @@ class SpikedPCA(ComponentsMixin, TableComponents):
     {epsilon}
     {delta}
     {mean_of_model}
-    release : {"components", "covariance"}, default="components"
-        "covariance" also releases the covariance within the components, for half of the
-        budget. It requires public variances.
+    {release_of_model}
     {calibration_of_model}
     {accountant}
     {noise_seed}
@@ -853,35 +859,20 @@ class SpikedPCA(ComponentsMixin, TableComponents):
         **TableEstimator._privacy_constraints,
         **_PARAMETERS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "release": [StrOptions({"components", "covariance"})],
     }
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        signal_variance: Any = "private",
-        noise_variance: float | str = "private",
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        mean: str = "zero",
-        release: str = "components",
-        calibration: str = "exact",
-        sensitivity_constant: float | None = None,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-    ) -> None:
-        self.n_components = n_components
-        self.signal_variance = signal_variance
-        self.noise_variance = noise_variance
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mean = mean
-        self.release = release
-        self.calibration = calibration
-        self.sensitivity_constant = sensitivity_constant
-        self.accountant = accountant
-        self.noise_seed = noise_seed
+    n_components: int = 2
+    _: KW_ONLY
+    signal_variance: Any = "private"
+    noise_variance: float | str = "private"
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    mean: str = "zero"
+    release: str = "components"
+    calibration: str = "exact"
+    sensitivity_constant: float | None = None
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
 
     def _model(self) -> SpikedModel:
         names = SpikedModel._get_param_names()
@@ -893,8 +884,8 @@ class SpikedPCA(ComponentsMixin, TableComponents):
     def _statistic(self, n_samples: int, n_features: int):
         """Return what a fit of that shape releases, from public numbers alone."""
         check_rank(self.n_components, n_samples, n_features)
-        given = int(self.n_components), self.release == "covariance"
-        return self._model().statistic(n_samples, n_features, *given)
+        rank = int(self.n_components)
+        return self._model().statistic(n_samples, n_features, rank)
 
     @unweighted
     def fit(self, X, y=None, *, users=None) -> Self:

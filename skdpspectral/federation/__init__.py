@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from ..decomposition._federated_task import SpectralTask as SpectralTask
     from ._flower import client_app as client_app
     from ._flower import hold_session as hold_session
-    from ._group_tasks import GroupTask as GroupTask
     from ._groups import GroupClient as GroupClient
     from ._groups import GroupRounds as GroupRounds
+    from ._groups import GroupTask as GroupTask
 
 _HOMES = {
     "._messages": "FederationError MessageError Reply Request",
@@ -25,7 +25,6 @@ _HOMES = {
     ".decomposition._federated_server": "Rounds",
     ".decomposition._federated_task": "Registration SpectralTask",
     "_flower": "client_app hold_session",
-    "_group_tasks": "GroupTask",
-    "_groups": "GroupClient GroupRounds",
+    "_groups": "GroupClient GroupRounds GroupTask",
 }
 __getattr__, __dir__, __all__ = _on_demand.names_of(__name__, _HOMES)

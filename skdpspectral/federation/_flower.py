@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from .._messages import MessageError, check_name, cleaned
 
@@ -26,21 +26,6 @@ _CLIENT, _KIND, _CONTENT = "client", "kind", "content"
 _POLL_SECONDS = 0.5
 # An answer that was lost is asked for again; a client answers with the same bytes.
 _MOST_ATTEMPTS = 3
-
-
-class Progress(NamedTuple):
-    """One answer, or the error in its place; the `n_answers`-th of `n_clients`.
-
-    `step` is the number of the request, from 0; `n_sent` and `n_received` are bytes.
-    """
-
-    step: int
-    client: str
-    answer: object
-    n_sent: int
-    n_received: int
-    n_answers: int
-    n_clients: int
 
 
 class ClientError(RuntimeError):
@@ -114,22 +99,16 @@ def client_app(open_client: Callable[[Any], Any]):
                 client = open_client(context)
                 name = check_name(client.name)
                 # A client that was not asked is not charged.
-                outcome = _WRONG_CLIENT
+                outcome = REFUSAL, b"another client was asked"
                 if name in clients:
                     outcome = respond_safely(client, request)
         except Exception:
             outcome = FAILURE, b""
-        return _reply(message, name, *outcome)
+        kind, content = outcome
+        record = {_CLIENT: name, _KIND: kind, _CONTENT: content}
+        return _flower("app").Message(_content(record), reply_to=message)
 
     return app
-
-
-_WRONG_CLIENT = REFUSAL, b"another client was asked"
-
-
-def _reply(message, name: str, kind: str, content: bytes):
-    record = {_CLIENT: name, _KIND: kind, _CONTENT: content}
-    return _flower("app").Message(_content(record), reply_to=message)
 
 
 def _content(values: dict):
@@ -153,9 +132,8 @@ def hold_session(
     rounds,
     *,
     timeout: float = 600.0,
-    on_answer: Callable[[Progress], None] | None = None,
 ):
-    """Run a whole session with the nodes of a grid.
+    """Run a whole session with the nodes of a grid; answers are logged as they come.
 
     Parameters
     ----------
@@ -169,10 +147,6 @@ def hold_session(
     timeout : float, default=600.0
         Number of seconds to wait for the answers to one request. Nodes that connect or
         reconnect in that time are also asked.
-    on_answer : callable or None, default=None
-        Called for each answer with a named tuple ``(step, client, answer, n_sent,
-        n_received, n_answers, n_clients)``. `answer` contains the bytes or an error,
-        and `n_sent` and `n_received` count bytes.
 
     Returns
     -------
@@ -194,7 +168,7 @@ def hold_session(
     nodes, step = _Nodes(grid), 0
     while not rounds.done:
         given = step, tuple(rounds.clients), _as_bytes(rounds.request())
-        rounds.collect(nodes.answers(*given, timeout, on_answer))
+        rounds.collect(nodes.answers(*given, timeout))
         step += 1
     return rounds.result()
 
@@ -228,7 +202,7 @@ class _Nodes:
         return self._proven.get(node) or self._names.get(node)
 
     def answers(
-        self, step: int, clients: tuple[str, ...], request: bytes, seconds: float, tell
+        self, step: int, clients: tuple[str, ...], request: bytes, seconds: float
     ) -> dict[str, object]:
         """Send a request to the nodes of clients; return what has come in time."""
         found: dict[str, object] = {}
@@ -262,10 +236,9 @@ class _Nodes:
                 if name not in own or name in found:
                     continue
                 found[name] = answer
-                if tell is not None:
-                    received = len(answer) if isinstance(answer, bytes) else 0
-                    sizes = len(request), received, len(found), len(clients)
-                    tell(Progress(step, name, answer, *sizes))
+                kind = "answered" if isinstance(answer, bytes) else "refused"
+                given = step + 1, name, kind, len(found), len(clients)
+                _LOG.info("round %d: %s %s (%d of %d)", *given)
             left = deadline - time.monotonic()
             if len(found) == len(clients) or left <= 0.0:
                 return found

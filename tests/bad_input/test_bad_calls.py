@@ -18,7 +18,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
 )
 from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.linear_model import Alternation, PrivateRounds
 from skdpspectral.metrics import captured_variance, subspace_distance
 from skdpspectral.neural_network import Adam, JMEAdam
@@ -312,9 +312,8 @@ FITS += [
     clients("epsilon|no rows", ids={"clients": None}, epsilon=each(1.0)),
     clients("n_components|n_features", n_components=5),
     clients("weights", weights=[[0.1, 0.2, 0.7]]),
-    clients("release|projection_norm", release="covariance"),
     clients("min_clients|3", min_clients=4),
-    clients("projection_norm", mechanism=spiked(), release=ComponentCovariance(1.0)),
+    clients("projection_norm", mechanism=spiked(), projection_norm=1.0),
     clients("center|SpikedModel", mechanism=spiked(), center="pairs"),
     clients(
         "'d'|n_samples=1",
@@ -332,14 +331,6 @@ FITS += [
 CLIENT_NAMES = {"one kind": [1, "1"] * 30, "64 bytes": ["n" * 65] * 60}
 CLIENT_NAMES |= {"printable": ["a\tb"] * 60, "clients": [""] * 60}
 FITS += [clients(says, ids={"clients": ids}) for says, ids in CLIENT_NAMES.items()]
-STARTS = [
-    np.eye(3, 4),
-    np.full((2, 4), NAN),
-    [["a"] * 4] * 2,
-    np.zeros((2, 4)),
-    np.ones((2, 4)),
-]
-FITS += [lean("init", init=value) for value in STARTS]
 FITS += [
     stream(says, **given)
     for says, given in (

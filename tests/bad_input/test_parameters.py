@@ -22,7 +22,7 @@ import skdpspectral
 from skdpspectral import PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._base import strategies
 from skdpspectral.covariance import BISR, Exponential, JointMoments, Window
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
 from skdpspectral.neural_network import Adam
 
@@ -50,7 +50,6 @@ SPIKED = partial(SpikedModel, signal_variance=2.0, noise_variance=1.0)
 STRATEGIES = [
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),
-    ("FederatedDPPCA", "release", partial(ComponentCovariance, projection_norm=2.0)),
     ("LRSRegressor", "solver", PrivateRounds),
     ("LRSRegressor", "solver", Alternation),
     ("LRSRegressor", "fit_intercept", UserIntercept),

@@ -5,7 +5,6 @@ import pytest
 from sklearn.base import clone
 
 import skdpspectral as sk
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 
@@ -74,7 +73,7 @@ def test_a_search_counts_its_blocks_and_the_last_fit(n_jobs):
     ("model", "data", "most"),
     [
         (sk.FederatedDPPCA(1), (ROWS,), 1),
-        (sk.FederatedDPPCA(1, release=ComponentCovariance(3.0)), (ROWS,), 2),
+        (sk.FederatedDPPCA(1, projection_norm=3.0), (ROWS,), 2),
         (sk.SparseDPPCA(1, n_nonzero_features=2, n_rounds=3), (ROWS,), None),
         (sk.JMECovariance(), (ROWS,), 8),
         (sk.DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2), (ROWS, ROWS[:, 0]), 16),

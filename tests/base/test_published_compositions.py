@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import skdpspectral as sk
 from skdpspectral._base.personal import KeepsUsers
 from skdpspectral.audit import publish
-from skdpspectral.decomposition import ComponentCovariance
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.pipeline import PrivatePipeline
@@ -243,10 +243,10 @@ def test_what_leaks_is_published_loudly():
 
 
 def test_strategies_are_published_without_what_else_they_hold():
-    choice = ComponentCovariance(9.0)
+    choice = SpikedModel(1e6, 1.0)
     choice.rows = np.eye(3)
-    model = sk.FederatedDPPCA(1, release=choice, client_feature=0)
-    model.fit(np.c_[np.arange(20) % 2, np.eye(20, 3)])
+    model = sk.FederatedDPPCA(1, mechanism=choice, client_feature=0)
+    model.fit(np.c_[np.arange(400) % 2, np.eye(400, 3)])
     for published in (model.publish(), publish(make_pipeline(model))[0]):
-        assert vars(published.release) == vars(ComponentCovariance(9.0))
-    assert "rows" in vars(model.release)
+        assert vars(published.mechanism) == vars(SpikedModel(1e6, 1.0))
+    assert "rows" in vars(model.mechanism)

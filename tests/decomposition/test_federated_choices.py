@@ -6,12 +6,11 @@ from ledger_tools import refused
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import FederationError, LocalClient, Rounds, SpectralTask
 
 NAMES = ["west", "east", "north"]
 NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
-COVARIANCE = {"release": ComponentCovariance(1e3, noise_variance=1.0), "center": "none"}
+COVARIANCE = {"projection_norm": 1e3, "center": "none"}
 
 
 @pytest.fixture(name="data")
@@ -41,7 +40,7 @@ def test_weights_are_those_of_averages(data):
 
 @NOT_PRIVATE
 def test_weights_are_those_of_projectors_covariances_and_products(data):
-    X, clients, truth = data
+    X, clients, _ = data
     parameters = {"epsilon": None, "weights": {"west": 1, "east": 0, "north": 0}}
     model = FederatedDPPCA(1, **parameters, **COVARIANCE).fit(X, clients=clients)
     west = parts(X, clients)["west"]
@@ -50,7 +49,7 @@ def test_weights_are_those_of_projectors_covariances_and_products(data):
     np.testing.assert_allclose(
         model.explained_variance_, alone.explained_variance_, rtol=1e-12
     )
-    rounds = {"n_rounds": 2, "init": truth, "center": "none"}
+    rounds = {"n_rounds": 2, "center": "none"}
     model = SparseDPPCA(1, **parameters, **rounds).fit(X, clients=clients)
     alone = SparseDPPCA(1, epsilon=None, **rounds).fit(west)
     np.testing.assert_allclose(model.components_, alone.components_, atol=1e-12)

@@ -27,7 +27,7 @@ from skdpspectral import (
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.decomposition import _federated_pca as clients_module
 from skdpspectral.federation import LocalClient
 from skdpspectral.mechanisms import ParallelPlan, PrivacyPlan
@@ -300,17 +300,13 @@ def failing(names, what):
     return fail
 
 
-def at_least(min_clients):
-    return {"aggregation": "matrix", "min_clients": min_clients}
-
-
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize("what", [RuntimeError("row 3.25"), TimeoutError()])
 @pytest.mark.parametrize("parameters", [{}, {"bounds": (-20, 20)}])
 def test_a_client_that_dies_is_left_out(cls, what, parameters, monkeypatch):
     monkeypatch.setattr(LocalClient, "respond", failing("b", what))
     with PrivacyAccountant() as accountant:
-        model = cls(1, **at_least(2), epsilon=8.0, **parameters)
+        model = cls(1, min_clients=2, epsilon=8.0, **parameters)
         with pytest.warns(UserWarning, match="client 'b' was rejected") as caught:
             model.fit(X, clients=CLIENTS)
     assert len(accountant.ledger) == 1  # its budget is spent all the same
@@ -322,7 +318,7 @@ def test_a_client_that_dies_is_left_out(cls, what, parameters, monkeypatch):
 
 @pytest.mark.parametrize("cls", BOTH)
 def test_too_few_clients_leave_the_earlier_fit(cls, monkeypatch):
-    model = cls(1, **at_least(3)).fit(X, clients=CLIENTS)
+    model = cls(1, min_clients=3).fit(X, clients=CLIENTS)
     before = model.components_
     monkeypatch.setattr(LocalClient, "respond", failing("ab", OSError()))
     with session_ends("was rejected", "min_clients=3"):
@@ -427,8 +423,7 @@ def test_wide_bounds_of_clients_do_no_harm(cls, width):
 
 # -- the covariance within the components ----------------------------------------------
 
-CLIPPED = {"release": ComponentCovariance(12.0)}
-COVARIANCE = {"release": ComponentCovariance(12.0, noise_variance=1.0)}
+COVARIANCE = {"projection_norm": 12.0}
 
 
 @pytest.mark.parametrize(
@@ -436,14 +431,15 @@ COVARIANCE = {"release": ComponentCovariance(12.0, noise_variance=1.0)}
 )
 def test_the_covariance_is_that_of_the_data(parameters):
     """Ten fits: the error of one is about 0.5 where the spike is 10."""
-    truth = 10.0 * TRUTH.T @ TRUTH + np.eye(8)
+    truth = 10.0 * TRUTH.T @ TRUTH
     errors = []
     for seed in range(10):
         pca = FederatedDPPCA(
             1, center="none", **COVARIANCE, **parameters, noise_seed=seed
         )
         pca.fit(X, clients=CLIENTS)
-        errors.append(np.linalg.norm(pca.get_covariance() - truth))
+        found = pca.components_.T * (pca.explained_variance_ - 1.0) @ pca.components_
+        errors.append(np.linalg.norm(found - truth))
     assert np.mean(errors) < 1.2
     assert pca.explained_variance_[0] == pytest.approx(11.0, rel=0.15)
     assert pca.privacy_.mu <= gaussian_mu(pca.privacy_.epsilon, 1e-6)
@@ -453,8 +449,7 @@ def test_the_covariance_is_that_of_the_data(parameters):
 
 
 def test_the_covariance_without_noise():
-    unclipped = {**COVARIANCE, "release": ComponentCovariance(1e3)}
-    pca = FederatedDPPCA(2, center="none", epsilon=None, **unclipped)
+    pca = FederatedDPPCA(2, center="none", epsilon=None, projection_norm=1e3)
     with pytest.warns(PrivacyLeakWarning):
         pca.fit(X, clients=CLIENTS)
     inside = pca.components_ @ (X.T @ X / len(X)) @ pca.components_.T
@@ -466,13 +461,11 @@ def test_the_covariance_must_be_asked_for():
     pca = FederatedDPPCA(1, center="none").fit(X)
     assert not hasattr(pca, "get_covariance")
     assert not hasattr(pca, "explained_variance_")
-    pca.set_params(**CLIPPED).fit(X)
+    pca.set_params(**COVARIANCE).fit(X)
     assert not hasattr(pca, "get_covariance")
     assert pca.explained_variance_.shape == (1,)
-    pca.set_params(release="components").fit(X)
+    pca.set_params(projection_norm=None).fit(X)
     assert not hasattr(pca, "explained_variance_")
-    with pytest.raises(ValueError, match="projection_norm"):
-        FederatedDPPCA(1, center="none", release="covariance").fit(X)
 
 
 def test_no_projection_moves_the_covariance_further_than_planned():

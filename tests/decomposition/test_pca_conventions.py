@@ -11,7 +11,7 @@ from sklearn.utils import get_tags
 
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA, SpikedPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 N, P = 600, 6
@@ -19,9 +19,8 @@ ROWS = make_spiked_covariance(
     N, P, n_components=2, signal_variance=[9.0, 4.0], random_state=0
 )[0] + np.arange(P)
 CLIENTS = np.repeat(["a", "b", "c"], [100, 200, 300])
-COVARIANCE = {"release": ComponentCovariance(12.0)}
-WHOLE = {"release": ComponentCovariance(12.0, noise_variance=1.0)}
-MODEL = {"mechanism": SpikedModel(1e6, 1.0), "release": "covariance"}
+COVARIANCE = {"projection_norm": 12.0}
+MODEL = {"mechanism": SpikedModel(1e6, 1.0, release="covariance")}
 # So little noise that no variance across the components is lost in it.
 QUIET = {"epsilon": 50.0, "delta": 1e-3}
 METHODS = ("get_covariance", "get_precision", "score", "score_samples")
@@ -30,15 +29,13 @@ METHODS = ("get_covariance", "get_precision", "score", "score_samples")
 KNOWN = [
     SpikedPCA(1, signal_variance=1e6, noise_variance=1.0),
     SpikedPCA(1, signal_variance=1e6, noise_variance=1.0, release="covariance"),
-    FederatedDPPCA(**WHOLE),
-    FederatedDPPCA(**WHOLE, bounds=(-20, 20)),
-    FederatedDPPCA(**WHOLE, aggregation="matrix"),
     FederatedDPPCA(1, **MODEL),
+    FederatedDPPCA(1, **MODEL, aggregation="matrix"),
 ]
 UNKNOWN = [
-    (FederatedDPPCA(), "covariance"),
-    (FederatedDPPCA(aggregation="matrix"), "covariance"),
-    (FederatedDPPCA(**COVARIANCE), "noise_variance"),
+    (FederatedDPPCA(), "mechanism"),
+    (FederatedDPPCA(aggregation="matrix"), "mechanism"),
+    (FederatedDPPCA(**COVARIANCE), "mechanism"),
     (FederatedDPPCA(1, mechanism=SpikedModel(1e6, 1.0)), "covariance"),
 ]
 
@@ -83,7 +80,10 @@ def test_the_model_is_there_where_its_variances_are(estimator, tmp_path):
         np.testing.assert_array_equal(copy.get_covariance(), covariance)
         np.testing.assert_array_equal(copy.transform(ROWS), model.transform(ROWS))
     # What it holds counts, and not what its parameters have become.
-    model.set_params(release="components")
+    federated = isinstance(model, FederatedDPPCA)
+    model.set_params(
+        **{"mechanism": "gaussian"} if federated else {"signal_variance": 1}
+    )
     np.testing.assert_array_equal(model.get_covariance(), covariance)
 
 
@@ -113,7 +113,7 @@ def test_other_parameters_make_no_variances_of_a_fit():
 def test_what_an_earlier_fit_knew_is_gone():
     model = fitted(FederatedDPPCA(1, **MODEL))
     assert hasattr(model, "noise_variance_")
-    model = fitted(model, mechanism="gaussian", release="components")
+    model = fitted(model, mechanism="gaussian")
     model.set_params(aggregation="matrix", noise_seed=0).fit(ROWS)
     assert not hasattr(model, "noise_variance_")
     assert not hasattr(model, "score")
@@ -123,7 +123,7 @@ def test_what_an_earlier_fit_knew_is_gone():
 
 def test_the_column_of_clients_is_no_feature_of_a_row():
     table = np.column_stack([np.arange(N) % 3, ROWS])
-    given = {**WHOLE, "noise_seed": 0}
+    given = {**MODEL, "noise_seed": 0}
     for cls, more in ((FederatedDPPCA, given), (SparseDPPCA, {"noise_seed": 0})):
         beside = cls(2, **more).fit(ROWS, clients=np.arange(N) % 3)
         inside = cls(2, client_feature=0, **more).fit(table)

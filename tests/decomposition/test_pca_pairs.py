@@ -18,7 +18,6 @@ from skdpspectral._statistics.moments import Rows
 from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_order
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import captured_variance, subspace_distance
 
 
@@ -444,7 +443,7 @@ def test_noise_alone_is_seldom_taken_for_components():
     [
         (FederatedDPPCA, {}),
         (FederatedDPPCA, {"aggregation": "matrix"}),
-        (FederatedDPPCA, {"release": ComponentCovariance(20.0)}),
+        (FederatedDPPCA, {"projection_norm": 20.0}),
         (SparseDPPCA, {}),
     ],
 )
@@ -460,12 +459,8 @@ def test_clients_compare_their_own_rows(kind, parameters):
 
 def test_few_clients_compare_rows_and_say_that_they_have_no_mean():
     X, _ = spiked(4000, 6)
-    pca = FederatedDPPCA(1, release=ComponentCovariance(20.0), bounds=(-30, 50))
-    pca.set_params(release__noise_variance=1.0, epsilon=8.0)
-    with pytest.warns(
-        UserWarning, match="no mean was released, because rows of clients"
-    ):
-        pca.fit(X, clients=np.arange(len(X)) % 2)
+    pca = FederatedDPPCA(1, projection_norm=20.0, bounds=(-30, 50))
+    pca.set_params(epsilon=8.0).fit(X, clients=np.arange(len(X)) % 2)
     np.testing.assert_array_equal(pca.mean_, 10.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -37,17 +37,10 @@ def test_few_features_are_found():
 
 
 @pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("init", ["private", "public"])
-def test_without_privacy_it_is_truncated_power_iteration(k, init):
+def test_without_privacy_it_is_truncated_power_iteration(k):
     X, U, support = spiked(1, k=k)
-    start = U + 0.2 * np.random.default_rng(0).normal(size=(k, 40))
     model = SparseDPPCA(
-        k,
-        center="none",
-        n_nonzero_features=6,
-        n_rounds=30,
-        epsilon=None,
-        init="private" if init == "private" else start,
+        k, center="none", n_nonzero_features=6, n_rounds=30, epsilon=None
     )
     with pytest.warns(PrivacyLeakWarning):
         model.fit(X)
@@ -73,25 +66,22 @@ def test_all_features_are_kept_by_default():
 @pytest.mark.parametrize("n_rounds", [1, 3, 10, 20])
 def test_noise_is_that_of_exact_composition(k, n_rounds):
     """Product noise of k=1 is one over n, of more columns the root of two over n."""
-    start = np.eye(k, 40)
-    model = SparseDPPCA(k, center="none", n_rounds=n_rounds, init=start, delta=1e-5)
+    model = SparseDPPCA(k, center="none", n_rounds=n_rounds, delta=1e-5)
     plan = model.privacy_plan(2000, 40)
     factor = 1.0 if k == 1 else 2**0.5
-    expected = factor * n_rounds**0.5 / (2000 * gaussian_mu(1.0, 1e-5))
-    assert len(plan.mechanisms) == n_rounds
-    for mechanism in plan.mechanisms:
+    expected = factor * (n_rounds + 1) ** 0.5 / (2000 * gaussian_mu(1.0, 1e-5))
+    assert len(plan.mechanisms) == n_rounds + 1
+    for mechanism in plan.mechanisms[1:]:
         assert mechanism.noise_std == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_printed_noise_is_6_to_13_times_as_large():
-    """Sensitivity 2, the classical constant, budgets split by rounds."""
+    """Sensitivity 2, the classical constant, budgets split by rounds and the start."""
     ratios = {}
     for k in (1, 2):
         for n_rounds in (10, 20):
-            model = SparseDPPCA(
-                k, center="none", n_rounds=n_rounds, init=np.eye(k, 40), delta=1e-5
-            )
-            std = model.privacy_plan(2000, 40).mechanisms[0].noise_std
+            model = SparseDPPCA(k, center="none", n_rounds=n_rounds - 1, delta=1e-5)
+            std = model.privacy_plan(2000, 40)["power_1"].noise_std
             printed = 2 * np.sqrt(2 * np.log(2 * n_rounds / 1e-5)) * n_rounds / 2000
             ratios[k, n_rounds] = printed / std
     assert 6.4 < min(ratios.values()) < 6.5
@@ -101,22 +91,18 @@ def test_the_printed_noise_is_6_to_13_times_as_large():
 @pytest.mark.slow
 def test_noise_averages_over_clients():
     """Four clients of 2000 rows: half the noise of one, and not four times as much."""
-    start, spread = np.eye(1, 40), {}
+    spread = {}
     for clients in (np.zeros(2000), CLIENTS):
         rows, found = np.zeros((len(clients), 40)), []
         rows[:, 0] = 1.0
         for seed in range(300):
-            model = SparseDPPCA(1, center="none", init=start, noise_seed=seed)
+            model = SparseDPPCA(1, center="none", noise_seed=seed)
             model.fit(rows, clients=clients)
             first = model.components_[0] * model.explained_variance_[0]
             found.append(first[1:] * np.sign(first[0]))
         spread[len(clients)] = np.std(found)
-    planned = (
-        SparseDPPCA(1, center="none", init=start)
-        .privacy_plan(2000, 40)
-        .mechanisms[0]
-        .noise_std
-    )
+    plan = SparseDPPCA(1, center="none").privacy_plan(2000, 40)
+    planned = plan["power_1"].noise_std
     # 300 x 39 draws: three standard errors are 2 %.
     assert spread[2000] == pytest.approx(planned, rel=0.03)
     assert spread[8000] == pytest.approx(planned / 2, rel=0.03)
@@ -136,7 +122,3 @@ def test_rounds_send_what_was_planned_and_no_more(monkeypatch):
         own = [(shape, size) for name, shape, size in sent if name == client]
         assert [shape for shape, _ in own] == [(820,), (40, 2), (40, 2)]
         assert all(size <= 8 * 80 + 600 for _, size in own[1:])
-    sent.clear()
-    SparseDPPCA(2, center="none", aggregation="projector").fit(X, clients=CLIENTS)
-    assert {shape for _, shape, _ in sent} == {(2, 40), (40, 2)}
-    assert all(size <= 8 * 80 + 600 for *_, size in sent)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.federation import SpectralTask
 
 X = np.random.default_rng(0).normal(size=(600, 5)) * [9.0, 4.0, 1.0, 1.0, 1.0]
@@ -34,11 +34,11 @@ def test_clones_are_copies_that_are_set_apart():
 def test_files_of_clients_hold_budgets_and_objects(tmp_path):
     clients = np.repeat(["a", "b"], 300)
     budgets = {"a": 1.0, "b": 2.0}
-    pca = FederatedDPPCA(1, epsilon=budgets, release=ComponentCovariance(9.0))
+    pca = FederatedDPPCA(1, epsilon=budgets, projection_norm=9.0)
     pca.fit(X, clients=clients).save(tmp_path / "pca.npz")
     loaded = FederatedDPPCA.load(tmp_path / "pca.npz")
     assert loaded.epsilon == budgets
-    assert isinstance(loaded.release, ComponentCovariance)
+    assert loaded.projection_norm == 9.0
     assert np.array_equal(loaded.client_weights_, pca.client_weights_)
 
 

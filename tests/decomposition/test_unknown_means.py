@@ -108,8 +108,7 @@ def test_clients_measure_from_their_own_means(data):
     pca = FederatedDPPCA(
         1,
         epsilon=3.0,
-        mechanism=SpikedModel(**MODEL),
-        release="covariance",
+        mechanism=SpikedModel(**MODEL, release="covariance"),
         noise_seed=3,
     ).fit(X, clients=clients)
     assert subspace_distance(pca.components_, truth) < 0.3

@@ -10,6 +10,7 @@ from federation_tools import (
     answers,
     ask,
     hold,
+    in_session,
     make_clients,
     make_rounds,
     make_task,
@@ -24,7 +25,7 @@ from scipy.stats import chi, norm
 
 from skdpspectral import PrivacyAccountant
 from skdpspectral._messages import signed
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel, _kernels
+from skdpspectral.decomposition import SpikedModel, _kernels
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
@@ -38,28 +39,31 @@ from skdpspectral.metrics import subspace_distance
 
 BOX = {"bounds": (-20, 20)}
 MODEL = {"mechanism": SpikedModel(signal_variance=8.0, noise_variance=1.0)}
-START = np.eye(2, 6)
+START = np.eye(6, 2)
 TASKS = {
     "components": {},
     "matrix": {"aggregation": "matrix"},
-    "box, covariance": {**BOX, "release": ComponentCovariance(9.0)},
-    "box, rounds": {**BOX, "n_rounds": 2, "aggregation": "projector"},
-    "rounds": {"n_rounds": 3, "init": START},
+    "box, covariance": {**BOX, "projection_norm": 9.0},
+    "box, rounds": {**BOX, "n_rounds": 2},
+    "rounds": {"n_rounds": 3},
     "shared": {"center": "shared"},
     "shared in a box": {
         **BOX,
         "center": "shared",
         "aggregation": "matrix",
-        "release": ComponentCovariance(9.0),
+        "projection_norm": 9.0,
     },
-    "model": {**MODEL, "release": "covariance"},
+    "model": {"mechanism": SpikedModel(8.0, 1.0, release="covariance")},
     "model, whole": {**MODEL, "aggregation": "matrix"},
     "private": {"mechanism": SpikedModel("private", "private")},
     "paper": {
         "mechanism": SpikedModel(
-            8.0, 1.0, calibration="paper", sensitivity_constant=1.0
-        ),
-        "release": "covariance",
+            8.0,
+            1.0,
+            release="covariance",
+            calibration="paper",
+            sensitivity_constant=1.0,
+        )
     },
 }
 # What is asked for of "paper" and what holds differ: tests of their own say so.
@@ -146,7 +150,6 @@ BAD_ROUNDS = {
     "weights names, without rows": {
         "task": make_task(weights=dict.fromkeys("abcd", 1))
     },
-    "session": {"session": b"1"},
     "number of clients": {"clients": {}},
     "printable": {"clients": {1: PUBLIC}},
     "must be registered with": {"clients": {"a": (50, 1.0)}},
@@ -245,7 +248,7 @@ def test_a_request_stays_the_same_until_it_is_answered():
 
 def test_a_client_that_fails_late_keeps_its_weight():
     """Components are sent back before the last step: they cannot be made without it."""
-    task = make_task(release=ComponentCovariance(4.0))
+    task = make_task(projection_norm=4.0)
     clients = make_clients(task)
     rounds = make_rounds(task, clients)
     rounds.collect(replies_to(rounds, clients))
@@ -337,7 +340,7 @@ def one_reply(name, step, names="ab", **how):
 CHECKED = [
     ("matrix", 0, "second_moment", 1.0),
     ("box, rounds", 1, "power_1", 1.0),
-    ("rounds", 0, "power_1", 1.0),
+    ("rounds", 1, "power_1", 1.0),
     ("box, covariance", 1, "projected_moment", (9.0 / 20.0) ** 2),
 ]
 
@@ -379,7 +382,7 @@ def test_many_large_entries_are_refused_by_their_norm(name, step, release, unit)
 def test_the_limits_are_12_deviations_and_no_more():
     """A product of norm just within is accepted, just beyond it is refused."""
     for factor, refused in ((0.9999, False), (1.0001, True)):
-        rounds, sent = one_reply("rounds", 0)
+        rounds, sent = one_reply("rounds", 1)
         std = rounds.parties["b"].plan["power_1"].noise_std
         longest = factor * (1.0 + std * (math.sqrt(12) + 12.0))
         values = longest * np.ones((6, 2)) / math.sqrt(12)
@@ -420,7 +423,7 @@ def test_weights_are_one_over_the_variance():
     sizes = {"a": Registration(1000, 0.1, 1e-6), "b": Registration(100, 9.0, 1e-6)}
     for chosen in ("optimal", "equal"):
         task = make_task(1, weights=chosen)
-        rounds = Rounds(sizes, task, session=SESSION)
+        rounds = in_session(Rounds(sizes, task))
         rounds.request()
         noise, sent = [], {}
         for name, (n, *_) in sizes.items():
@@ -441,16 +444,22 @@ def test_weights_are_one_over_the_variance():
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_products_are_averaged_by_rows_and_noise():
-    task = make_task(2, init=np.eye(2, 6), n_rounds=1)
-    sizes = {"a": Registration(100, 0.5, 1e-6), "b": Registration(300, 2.0, 1e-6)}
-    rounds = Rounds(sizes, task, session=SESSION)
+def after_start(rounds):
+    """Rounds that wait for the first product, with the basis START."""
+    rounds._step, rounds._request, rounds.basis = 1, None, START
     rounds.request()
+    return rounds
+
+
+def test_products_are_averaged_by_rows_and_noise():
+    task = make_task(2, n_rounds=1)
+    sizes = {"a": Registration(100, 0.5, 1e-6), "b": Registration(300, 2.0, 1e-6)}
+    rounds = after_start(in_session(Rounds(sizes, task)))
     weights, sent, product = [], {}, 0.0
     values = 0.1 * np.random.default_rng(1).normal(size=(2, 6, 2))
     for value, (name, (n, *_)) in zip(values, sizes.items(), strict=True):
         plan = rounds.parties[name].plan
-        place = SESSION, task.digest, 0, name, n, plan.mu
+        place = SESSION, task.digest, 1, name, n, plan.mu
         sent[name] = Reply(*place, (), value)
         weights.append(1.0 / (1 / (6 * n) + plan["power_1"].noise_std ** 2))
         product = product + weights[-1] * value
@@ -512,16 +521,16 @@ def test_no_spectrum_gives_a_client_more_weight_than_its_public_numbers():
 
 def test_a_liar_moves_an_average_by_no_more_than_its_weight():
     """One of ten with the same rows: a tenth of twice the bound, at most."""
-    task = make_task(init=START, n_rounds=1)
+    task = make_task(n_rounds=1)
     clients = make_clients(task, "abcdefghij", epsilon=20.0)
     first = make_rounds(task, clients)
-    sent = replies_to(first, clients)
+    replies_to(first, clients)
+    sent = replies_to(after_start(first), clients)
     std = first.parties["a"].plan["power_1"].noise_std
     longest, moved = 1.0 + std * (math.sqrt(12) + 12.0), []
 
     def values_of(sent):
-        rounds = make_rounds(task, clients)
-        rounds.request()
+        rounds = after_start(make_rounds(task, clients))
         rounds.collect(sent)
         assert not rounds.rejected
         return np.sum(rounds.outcome()["explained_variance_"] ** 2) ** 0.5

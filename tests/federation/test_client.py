@@ -14,7 +14,7 @@ from skdpspectral import PrivacyAccountant, PrivacyBudgetError, PrivacyLeakWarni
 from skdpspectral._linalg.eigen import top_eigh
 from skdpspectral._release.noise import record_releases
 from skdpspectral._statistics.moments import Rows
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.federation import LocalClient, MessageError, Rounds
 from skdpspectral.mechanisms import Gaussian
 
@@ -81,13 +81,14 @@ def test_a_longer_basis_changes_neither_noise_nor_sensitivity(length, columns):
     """The release is that of orthonormal columns; the worst rows move it as planned."""
     basis = {"orthonormal": BASIS, "oblique": BASIS @ [[1.0, 0.99], [0, 0.1]]}
     basis = basis.get(columns, np.ones((6, 2)))
-    task = make_task(init=np.eye(2, 6), n_rounds=1)
+    task = make_task(n_rounds=1)
     seen = []
 
     def exact(X):
         with pytest.warns(PrivacyLeakWarning, match="without privacy"):
             one = LocalClient("a", X, task, epsilon=None)
-        return one.respond(ask(task, 0, length * basis)).values
+        one.respond(ask(task, 0))
+        return one.respond(ask(task, 1, length * basis)).values
 
     for i in range(20):
         X = rows_of(i)
@@ -217,21 +218,18 @@ def test_no_copies(make):
         make(client())
 
 
-@pytest.mark.parametrize("aggregation", ["projector", "matrix"])
-def test_all_that_is_sent_is_a_function_of_the_releases(aggregation):
+@pytest.mark.parametrize("given", [{}, {"n_rounds": 2}], ids=["components", "rounds"])
+def test_all_that_is_sent_is_a_function_of_the_releases(given):
     """Every number of every message, from what the release layer let out."""
-    task = make_task(n_rounds=2, bounds=(-9, 9), aggregation=aggregation)
-    one = client(task)
+    task = make_task(bounds=(-9, 9), **given)
+    one, bases = client(task), [(), BASIS, BASIS]
     with record_releases() as released:
-        replies = [
-            one.respond(ask(task, i, basis))
-            for i, basis in enumerate([(), BASIS, BASIS])
-        ]
+        replies = [one.respond(ask(task, i, bases[i])) for i in range(task.n_steps)]
     moment = released["second_moment"]
     values, vectors = top_eigh(moment, 2)
     bulk = (np.trace(moment) - values.sum()) / 4
     assert replies[0].numbers == pytest.approx((values[-1], bulk), rel=1e-12)
-    sent = moment[np.tril_indices(6)] if aggregation == "matrix" else vectors
+    sent = moment[np.tril_indices(6)] if task.by_matrix else vectors
     assert np.array_equal(replies[0].values, sent)
     for t, reply in enumerate(replies[1:], 1):
         assert np.array_equal(reply.values, released[f"power_{t}"])
@@ -241,11 +239,16 @@ def test_all_that_is_sent_is_a_function_of_the_releases(aggregation):
 
 
 @pytest.mark.parametrize("length", [1e-300, 10.0, 1e300])
-@pytest.mark.parametrize("release", ["covariance", ComponentCovariance(4.0)])
-def test_no_basis_changes_a_covariance(length, release):
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mechanism": SpikedModel(4.0, 1.0, release="covariance")},
+        {"projection_norm": 4.0},
+    ],
+)
+def test_no_basis_changes_a_covariance(length, given):
     """With little noise, it is that of orthonormal columns."""
-    model = {"mechanism": SpikedModel(4.0, 1.0)} if release == "covariance" else {}
-    task = make_task(release=release, **model)
+    task = make_task(**given)
     found = []
     for factor in (1.0, length):
         one = LocalClient("a", rows_of(0, 700), task, epsilon=1e8)

@@ -9,6 +9,7 @@ from federation_tools import (
     SESSION,
     ask,
     hold,
+    in_session,
     make_clients,
     make_rounds,
     make_task,
@@ -18,6 +19,7 @@ from federation_tools import (
 )
 from ledger_tools import refused
 from release_tools import record_releases
+from sklearn.base import clone
 
 from skdpspectral import (
     PrivacyAccountant,
@@ -36,7 +38,7 @@ MODEL = {"mechanism": SpikedModel(**KNOWN)}
 PAPER = SpikedModel(4.0, 1.0, calibration="paper")
 TASKS = {
     "model": MODEL,
-    "model, covariance": {**MODEL, "release": "covariance"},
+    "model, covariance": {"mechanism": SpikedModel(**KNOWN, release="covariance")},
     "model, whole": {**MODEL, "aggregation": "matrix"},
     "model, private variances": {"mechanism": SpikedModel("private", "private")},
     "model, paper": {
@@ -90,10 +92,9 @@ def test_messages_are_functions_of_the_releases(name, monkeypatch):
     if vectors.ndim == 1:
         vectors = top_eigh(unpack_lower(vectors, 6), 2)[1]
     model = TASKS[name]["mechanism"].get_params()
-    release = TASKS[name].get("release", "components")
-    alone = SpikedPCA(2, release=release, **model).fit(X)
+    alone = SpikedPCA(2, **model).fit(X)
     assert make_client(task, X).plan.mechanisms == alone.privacy_.mechanisms
-    if release == "components":
+    if model["release"] == "components":
         assert np.array_equal(vectors, alone.components_)
 
 
@@ -140,7 +141,7 @@ def test_a_client_is_not_believed_what_it_says_of_itself_alone():
     """Wild votes, or a lie: it counts by its rows and its budget, as others do."""
     sizes = {"a": 20_000, "b": 10_000, "c": 10_000}
     known = {name: Registration(n, 3.0, 1e-6) for name, n in sizes.items()}
-    rounds = Rounds(known, UNKNOWN, session=SESSION)
+    rounds = in_session(Rounds(known, UNKNOWN))
     request = rounds.request()
     said = {"a": (4.0, 1.0), "b": (1e9, 1e-9), "c": (4.2, 1.1)}
     place = SESSION, UNKNOWN.digest, request.step
@@ -162,7 +163,7 @@ def test_weights_are_one_over_the_expected_squared_error():
     sizes, budgets = {"a": 30_000, "b": 90_000}, {"a": 2.0, "b": 1.0}
     task = make_task(1, **MODEL)
     known = {k: Registration(n, budgets[k], 1e-6) for k, n in sizes.items()}
-    rounds, expected, sent = Rounds(known, task, session=SESSION), [], {}
+    rounds, expected, sent = in_session(Rounds(known, task)), [], {}
     rounds.request()
     for name, n in sizes.items():
         mu = rounds.parties[name].plan.mu
@@ -189,7 +190,7 @@ def test_projectors_and_covariances_are_averaged():
     )
     top = np.linalg.eigh(unpack_lower(packed, 6))[1][:, -2:].T
     assert subspace_distance(found["components_"], top) < 1e-6
-    task = make_task(**MODEL, release="covariance")
+    task = make_task(**TASKS["model, covariance"])
     clients = make_clients(task, epsilon=1e8)
     found = hold(make_rounds(task, clients), clients)
     pooled = np.concatenate([rows_of(i, N_ROWS) for i in range(3)])
@@ -207,7 +208,7 @@ def test_weighted_medians():
 
 
 def test_the_printed_noise_is_refused_where_it_hides_nothing():
-    paper = {"mechanism": PAPER, "release": "covariance"}
+    paper = {"mechanism": clone(PAPER).set_params(release="covariance")}
     for epsilon, says in ((1e6, "hides nothing"), (None, "finite epsilon")):
         with pytest.raises(ValueError, match=f"client 'a': calibration=.*{says}"):
             make_client(make_task(**paper), epsilon=epsilon)

@@ -8,12 +8,12 @@ import pytest
 from federation_tools import hold, make_rounds, make_task, registered, rows_of
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.federation import LocalClient, Rounds, SpectralTask
 
 NAMES = list("uvwxyz")
 LOW = np.array([-30.0, -20.0, -9.0, -8.0, -7.0, -30.0])
-COVARIANCE = {"release": ComponentCovariance(9.0)}
+COVARIANCE = {"projection_norm": 9.0}
 BOX = {"bounds": (-20, 21.5)}
 PARAMETERS = {
     "plain": {},
@@ -24,7 +24,7 @@ PARAMETERS = {
     "shared": {**COVARIANCE, "center": "shared"},
     "shared, whole": {**COVARIANCE, "center": "shared", "aggregation": "matrix"},
     "covariance": {**COVARIANCE, **BOX},
-    "model": {"mechanism": SpikedModel([9.0, 4.0], 1.0), "release": "covariance"},
+    "model": {"mechanism": SpikedModel([9.0, 4.0], 1.0, release="covariance")},
     "own mean": {"mechanism": SpikedModel([9.0, 4.0], 1.0, mean="unknown")},
     "paper": {
         "mechanism": SpikedModel(
@@ -33,8 +33,7 @@ PARAMETERS = {
     },
     "private variances": {"mechanism": SpikedModel("private", "private")},
     "rounds": {"n_rounds": 2, "n_nonzero_features": 3},
-    "rounds of projectors": {"n_rounds": 2, "aggregation": "projector", **BOX},
-    "public start": {"n_rounds": 4, "init": np.eye(6)[:2]},
+    "rounds in a box": {"n_rounds": 2, **BOX},
 }
 pytestmark = [pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise")]
 ROWS = {"a": rows_of(0, 800), "b": rows_of(1, 1600)}

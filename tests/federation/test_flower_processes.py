@@ -234,7 +234,7 @@ def test_crashes(tools, tmp_path):
         made.give_job(SPARSE, REGISTERED, timeout=90.0)
         start(made, "north", "south")  # so that the round cannot end
         made.submit()
-        wait_for(made, "round 1 of 2: south answered")
+        wait_for(made, "round 1: south answered")
         made.kill("south")
         made.start_sites("south")
         made.wait_for_sites("south")

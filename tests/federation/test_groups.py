@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from federation_tools import hold, keys_of, part_of, session_ends, show_parts
+from federation_tools import (
+    hold,
+    in_session,
+    keys_of,
+    part_of,
+    session_ends,
+    show_parts,
+)
 from scipy.stats import chi2
 
 import skdpspectral as sk
@@ -81,7 +88,7 @@ def rating_clients(task, **parameters):
 
 
 def make_rounds(task, names=NAMES, **parameters):
-    return GroupRounds(names, task, session=SESSION, **parameters)
+    return in_session(GroupRounds(names, task, **parameters))
 
 
 def held(task, clients, **parameters):
@@ -182,7 +189,7 @@ def test_what_the_server_gives_can_be_published(tmp_path):
 
 def sums_of(task, clients):
     """Exact first sum of all groups, and what the clients say, in whole numbers."""
-    exact = task.next_sum(NO_USERS, [], task.plan)
+    exact = task._board.follow(task.plan, NO_USERS, [])
     exact = np.zeros(np.shape(exact.value))
     request = Request(SESSION, task.digest, 0)
     replies = [client.respond(request) for client in clients.values()]
@@ -593,64 +600,6 @@ def test_bad_arguments():
         GroupRounds(NAMES, shares, noise_seed=1)
     with pytest.raises(ValueError, match="min_clients=3 must be at most"):
         GroupRounds(NAMES[:2], task, min_clients=3)
-
-
-def test_nodes_with_budgets_of_their_own():
-    task = GroupTask(lrs(), 4, noise="node")
-    budgets = {"north": (0.5, 1e-6), "south": (4.0, 1e-7), "west": (2.0, 1e-6)}
-    clients, ledgers = {}, {}
-    for place, (name, budget) in enumerate(budgets.items()):
-        own = group(USERS, place)
-        ledgers[name] = sk.PrivacyAccountant()
-        clients[name] = GroupClient(
-            name,
-            task,
-            X[own],
-            Y[own],
-            users=USERS[own],
-            epsilon=budget[0],
-            delta=budget[1],
-            accountant=ledgers[name],
-        )
-    rounds = make_rounds(task, budgets)
-    found = hold(rounds, clients)
-    assert not rounds.rejected
-    for name, (epsilon, delta) in budgets.items():
-        spent = ledgers[name].spent(delta)
-        assert spent.epsilon == pytest.approx(epsilon, rel=1e-6)
-    variance = sum(c.plan.mechanisms[0].noise_std ** 2 for c in clients.values())
-    assert rounds._released[0].noise_std == pytest.approx(np.sqrt(variance))
-    assert found.privacy_.epsilon == 4.0
-    assert "(0.5, 1e-06): 1 client ('north')" in found.privacy_.details()
-    # Parts are on grids of their own, and the server reads each by its own.
-    part = clients["north"]._answers[0].values * task.unit(0, clients["north"].plan)
-    planned = clients["north"].plan.mechanisms[0].noise_std
-    assert 0.1 * planned < np.std(part) < 10 * planned
-    # Who has another budget than was agreed on is rejected by name.
-    other = make_rounds(task, {**budgets, "west": (1.0, 1e-6)})
-    with pytest.warns(UserWarning, match="'west' was rejected: .*budget does not"):
-        other.collect(ask_all(other, clients))
-    for bad in ({"epsilon": 1.0}, {"delta": 1e-7}):
-        with pytest.raises(ValueError, match="its own budget"):
-            GroupClient("a", GroupTask(lrs(), 4), X, Y, users=USERS, **bad)
-    with pytest.raises(ValueError, match="epsilon"):
-        GroupClient("a", task, X, Y, users=USERS, epsilon=-1.0)
-
-
-def test_a_budget_of_its_own_has_its_own_grid():
-    """Users are rounded to the grid that their node is charged for, and to no other."""
-    task = GroupTask(lrs(epsilon=1e-4), 4, noise="node")
-    alone = GroupTask(lrs(epsilon=8.0), 4, noise="node")
-    start, own = task.plan.mechanisms[0], alone.plan.mechanisms[0]
-    norm = 1.0 + 0.5 * start.grid * np.sqrt(np.prod(start.shape))
-    assert norm > own.charged_sensitivity  # what a user would be on the other grid
-    parts = []
-    for one, budget in ((task, {"epsilon": 8.0}), (alone, {})):
-        with pytest.warns(sk.PrivacyLeakWarning, match="noise_seed is given"):
-            client = GroupClient("a", one, X, Y, users=USERS, noise_seed=0, **budget)
-        assert client.plan.mechanisms[0] == own
-        parts.append(client.respond(first(one)).values)
-    np.testing.assert_array_equal(*parts)
 
 
 def test_a_seed_is_told():

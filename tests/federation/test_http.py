@@ -20,7 +20,6 @@ from federation_tools import make_task, session_ends
 
 from skdpspectral import PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import LocalClient, Registration, Rounds
 from skdpspectral.metrics import subspace_distance
 
@@ -105,7 +104,7 @@ BOX = {"bounds": (-20, 20)}
 ROUNDS = {"n_rounds": 2, "n_nonzero_features": 1}
 FEDERATIONS = {
     "components": (BOX, TRUTH),
-    "covariance": ({**BOX, "release": ComponentCovariance(11.0)}, TRUTH),
+    "covariance": ({**BOX, "projection_norm": 11.0}, TRUTH),
     "rounds": (ROUNDS, SPARSE),
 }
 

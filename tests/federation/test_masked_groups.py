@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from federation_tools import hold, keys_of, session_ends, show_parts
+from federation_tools import hold, in_session, keys_of, session_ends, show_parts
 from scipy.stats import chi2
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
@@ -20,7 +20,7 @@ from skdpspectral.federation import (
     MessageError,
     Request,
 )
-from skdpspectral.federation._group_tasks import (
+from skdpspectral.federation._groups import (
     are_halves,
     from_halves,
     masked,
@@ -58,7 +58,7 @@ def test_masked_sums_are_the_plain_ones_bit_for_bit():
     found, sent, task = [], [], make_task()
     for how in (lambda patch: None, show_parts):
         clients = make_clients(task)
-        rounds = GroupRounds(NAMES, task, session=SESSION)
+        rounds = in_session(GroupRounds(NAMES, task))
         with pytest.MonkeyPatch.context() as patch:
             how(patch)
             found.append(hold(rounds, clients))

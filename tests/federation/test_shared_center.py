@@ -15,15 +15,14 @@ from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral._release import noise as release_module
 from skdpspectral._statistics.centered import N_OCTAVES
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance
-from skdpspectral.decomposition._shared_center import N_NUMBERS, Typical
+from skdpspectral.decomposition._federated_queries import N_NUMBERS, Typical
 from skdpspectral.federation import LocalClient, MessageError
 from skdpspectral.metrics import subspace_distance
 
 P = 6
 SHARED = {
     "center": "shared",
-    "release": ComponentCovariance(9.0),
+    "projection_norm": 9.0,
     "aggregation": "matrix",
 }
 TASK = make_task(2, P, **SHARED)
@@ -144,7 +143,7 @@ def test_no_server_makes_neighbors_differ_by_more_than_was_charged(bounded):
     row moves each release, in units of its noise, sum up to at most the charge.
     """
     rng, found, paired = np.random.default_rng(0), {}, set()
-    how = {**SHARED, "release": ComponentCovariance(2.0), **bounded}
+    how = {**SHARED, "projection_norm": 2.0, **bounded}
     task = make_task(2, P, **how)
     for _ in range(150):
         n = int(rng.choice([2, 3, 5, 40]))
@@ -366,7 +365,7 @@ def test_the_mean_is_that_of_all_rows():
     X = np.concatenate([rows_of(i, 5000, 7.0 + i) for i in range(3)])
     clients = np.repeat([*"abc"], 5000)
     pca = FederatedDPPCA(
-        2, epsilon=4.0, center="shared", release=ComponentCovariance(12.0), noise_seed=0
+        2, epsilon=4.0, center="shared", projection_norm=12.0, noise_seed=0
     )
     with pytest.warns(UserWarning, match="noise_seed"):
         pca.fit(X, clients=clients)

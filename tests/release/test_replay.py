@@ -48,7 +48,6 @@ from skdpspectral import (
 from skdpspectral._release import noise
 from skdpspectral._tables import clipping
 from skdpspectral.covariance import Window
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.model_selection import PrivateSplit
 
@@ -222,7 +221,7 @@ def test_an_error_that_quotes_an_odd_id_is_found(odd, monkeypatch):
 CLIPPED = {
     "covariance._moment_stream": lambda: row_cases(rng(), JMECovariance(), "array"),
     "decomposition._bounded_moments": lambda: client_cases(
-        rng(), FederatedDPPCA(1, release=ComponentCovariance(1.0)), "array"
+        rng(), FederatedDPPCA(1, projection_norm=1.0), "array"
     ),
     "_statistics.centered": lambda: row_cases(rng(), DPPCA(1, epsilon=1000.0), "array"),
     "linear_model._ridge": lambda: row_cases(rng(), DPRidge(epsilon=200.0), "array"),

@@ -192,7 +192,6 @@ MASKED_PARAMETERS = {
     "init": LRSRegressor(solver=PrivateRounds(init=hidden((1, 3)))),
     "bounds": DPPCA(1, bounds=(-hidden((3,)), 1)),
     "signal_variance": SpikedPCA(1, signal_variance=hidden((1,)), noise_variance=1.0),
-    "init of rows": SparseDPPCA(1, init=hidden((1, 3))),
 }
 
 

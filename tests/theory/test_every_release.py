@@ -10,7 +10,6 @@ from scipy import sparse
 
 from skdpspectral import DPPCA, DPCovariance, FederatedDPPCA, SparseDPPCA
 from skdpspectral._release import noise as release_module
-from skdpspectral.decomposition import ComponentCovariance
 
 CENTERS = ("auto", "pairs", "none")
 SETTINGS = {center: {"center": center} for center in CENTERS}
@@ -120,7 +119,7 @@ def test_no_row_moves_a_release_of_a_fit_by_more_than_was_planned(name):
 @pytest.mark.parametrize("mechanism", ["gaussian", "rounds", "shared"])
 def test_nor_a_release_of_a_client(mechanism):
     rng = np.random.default_rng(1)
-    covariance = {"release": ComponentCovariance(3.0)}
+    covariance = {"projection_norm": 3.0}
     for k in range(16):
         n, p = int(rng.choice([4, 9, 60])), int(rng.choice([2, 3, 5]))
         if mechanism == "rounds":

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.stats import beta, chi2, norm
+from sklearn.base import clone
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral._linalg.walks import RowWalk, Walked
@@ -292,14 +293,15 @@ def test_clients_with_private_variances():
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"release": "covariance"}, "needs public variances"),
+        ({"mechanism__release": "covariance"}, "needs public variances"),
         ({"aggregation": "matrix"}, "needs? public variances"),
     ],
 )
 def test_what_clients_need_public_variances_for(parameters, said):
     X = np.zeros((40, 5))
     accountant = PrivacyAccountant()
-    pca = FederatedDPPCA(1, mechanism=PRIVATE, accountant=accountant, **parameters)
+    pca = FederatedDPPCA(1, mechanism=clone(PRIVATE), accountant=accountant)
+    pca.set_params(**parameters)
     with pytest.raises(ValueError, match=said):
         pca.fit(X, clients=np.arange(40) % 2)
     assert not len(accountant.ledger)

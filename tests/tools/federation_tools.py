@@ -15,7 +15,6 @@ from skdpspectral.federation import (
     Request,
     Rounds,
     SpectralTask,
-    _group_tasks,
     _groups,
 )
 
@@ -52,8 +51,14 @@ def registered(clients):
     return {name: client.registration for name, client in clients.items()}
 
 
+def in_session(rounds):
+    """Rounds of a session that is the same in all tests."""
+    rounds._session = SESSION
+    return rounds
+
+
 def make_rounds(task, clients):
-    return Rounds(registered(clients), task, session=SESSION)
+    return in_session(Rounds(registered(clients), task))
 
 
 def ask(task, step, basis=(), session=SESSION):
@@ -113,4 +118,4 @@ def part_of(task, values):
     """Whole numbers of the values of a reply, of which no mask hides any."""
     if task.masked is None:
         return values
-    return _group_tasks.from_halves(values).astype(np.int64).astype(float)
+    return _groups.from_halves(values).astype(np.int64).astype(float)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 from compositions import FEW_STEPS
-from federation_tools import keys_of
+from federation_tools import in_session, keys_of
 from replay import Case, encode, leaving
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -1384,7 +1384,7 @@ def hold_groups(kind, noise, table):
         how = {"users": users[own]} if kind == "regressor" else {}
         how |= keys_of(task, name)
         clients[name] = GroupClient(name, task, rows[own], y[own], **how)
-    rounds = GroupRounds(list(NODES), task, session=bytes(range(16)))
+    rounds = in_session(GroupRounds(list(NODES), task))
     run_in_process(rounds, clients)
     shown = leaving(rounds.result())
     shown["rejected"] = repr(rounds.rejected)

@@ -17,7 +17,6 @@ from sklearn.pipeline import FeatureUnion
 
 import skdpspectral as sk
 from skdpspectral.covariance import JointMoments, Window
-from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.pipeline import make_private_pipeline
 
@@ -140,7 +139,7 @@ _IN_ORDER[:, 0], _IN_ORDER[30:, 1] = 1e-6 * np.arange(39), 1.0
 _ONE, _TWO = {"n_components": 1}, {"n_components": 2}
 _WHOLE = {"cls": sk.DPCovariance}
 # One client, whose projections are clipped at a public length.
-_ALONE = {"cls": sk.FederatedDPPCA, "release": ComponentCovariance(2.0), **_TWO}
+_ALONE = {"cls": sk.FederatedDPPCA, "projection_norm": 2.0, **_TWO}
 _E, _MANY = np.eye(4)[0], np.tile(_ALONG_TWO, (20, 1))
 _FIRST = *_FAR[:2], "near_moment", 16.0
 
@@ -423,7 +422,7 @@ _AXES = np.eye(3)
 _TURNED = _AXES[0], 9 * _AXES[1]
 _BY_MATRIX = {"aggregation": "matrix", "center": None}
 _ROUNDS = {"n_rounds": 2, "center": None}
-_TWO_AXES = {"n_components": 2, "n_rounds": 2, "init": _AXES[:2].tolist()}
+_TWO_AXES = {"n_components": 2, "n_rounds": 2}
 CASES |= {
     # The noisy second moment, as it is sent.
     "federated-matrix": _client(sk.FederatedDPPCA(1, **_BY_MATRIX), *_TURNED),

@@ -1,6 +1,8 @@
 """The server's half of the app: what the SuperLink runs, once for each job."""
 
 import json
+import logging
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from skdpspectral.federation import (
 )
 
 server = ServerApp()
+# A line for each answer, as it comes.
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+logging.getLogger("skdpspectral").setLevel(logging.INFO)
 
 
 def open_rounds(job, task):
@@ -36,24 +41,9 @@ def main(grid, context):
     rounds = open_rounds(job, task)
     begun = time.monotonic()
 
-    def show(progress):
-        kind = "answered" if isinstance(progress.answer, bytes) else "refused"
-        print(
-            f"round {progress.step + 1} of {task.n_steps}: {progress.client} "
-            f"{kind} ({progress.n_answers} of {progress.n_clients}; sent "
-            f"{progress.n_sent} bytes, received {progress.n_received}; "
-            f"{time.monotonic() - begun:.1f} s)",
-            flush=True,
-        )
-
     outcome = {}
     try:
-        found = hold_session(
-            grid,
-            rounds,
-            timeout=job["timeout"],
-            on_answer=show,
-        )
+        found = hold_session(grid, rounds, timeout=job["timeout"])
         save(folder, found)
         outcome["rejected"] = rounds.rejected
         outcome["clients"] = list(rounds.clients)
