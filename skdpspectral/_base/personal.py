@@ -470,9 +470,9 @@ def subtract_offsets(y: np.ndarray, offsets) -> np.ndarray:
 
 def rows_by_user(
     table: UserTable, y, index: IdIndex | None, **how
-) -> per_user.UserRows:
+) -> per_user.GroupedRows:
     """Group rows and targets by user; without an `index` all are those of one."""
     one = index is None
     codes = np.zeros(len(table.X), dtype=np.intp) if one else index.codes
     n_users = 1 if one else len(index)
-    return per_user.UserRows(table.X, y, codes, n_users, **how)
+    return per_user.GroupedRows(table.X, y, codes, n_users, **how)

@@ -313,7 +313,7 @@ class Level:
 _FREE = Level()
 
 
-class UserRows:
+class GroupedRows:
     """Rows and targets grouped by user, in zero-padded blocks.
 
     `codes` are user numbers from 0, in any order. With `center`, each user's means are
@@ -455,7 +455,7 @@ def _consecutive(users: np.ndarray) -> bool:
     return bool(users[-1] - users[0] == len(users) - 1 and np.all(np.diff(users) > 0))
 
 
-def column_scales(rows: UserRows, n_jobs=None) -> np.ndarray:
+def column_scales(rows: GroupedRows, n_jobs=None) -> np.ndarray:
     """Return the root mean square of each feature over rows; 1 if it is zero."""
     total = np.zeros(rows.n_features)
     for part in rows.map(lambda block: _squares(block, rows.level), n_jobs):

@@ -28,7 +28,7 @@ import numpy as np
 from scipy import linalg
 
 from .._linalg import per_user
-from .._linalg.per_user import Block, UserRows
+from .._linalg.per_user import Block, GroupedRows
 
 # Numbers of the Gram matrices that are in memory together.
 _GRAM_NUMBERS = 1 << 21
@@ -578,7 +578,7 @@ class UserParameters:
 class AlternatingSolver:
     """State of the alternation: the users' parameters, and the rules of their fits."""
 
-    def __init__(self, rows: UserRows, rules, n_jobs=None):
+    def __init__(self, rows: GroupedRows, rules, n_jobs=None):
         self.rows, self.rules = rows, rules
         self._n_jobs, self._factor = n_jobs, None
         rank = len(rules.prior)
@@ -779,7 +779,7 @@ def _greedy_fit(block, scores, squares, rules, n_steps) -> LocalFit:
     return thresholding_pursuit(block, scores, squares, rules, n_steps, fit)
 
 
-def solve_users(rows: UserRows, U: np.ndarray, rules, n_jobs=None) -> UserParameters:
+def solve_users(rows: GroupedRows, U: np.ndarray, rules, n_jobs=None) -> UserParameters:
     """Fit every user beside given directions U, from that user's rows alone."""
     users = UserParameters.zeros(rows.n_users, U.shape[1], rules.sparsity)
 

@@ -128,7 +128,7 @@ def chosen(
         slopes = np.where(kept > floor, -(inverse**2), 0.0)
         differences = _divided_differences(values, inverse, slopes)
         solution = inverse[:, None] * turned
-        terms = _terms(moment, values, inverse, differences, turned, solution)
+        terms = _stein_estimates(moment, values, inverse, differences, turned, solution)
         risk, factor = _risk(moment, values, inverse, solution, terms, pooled)
         better = risk < best
         best[better], at[better] = risk[better], floor
@@ -210,7 +210,7 @@ def _risk(moment, values, inverse, solution, terms, pooled):
         return np.where(ratio > 0.0, risk, explained**2 / fitted), factor
 
 
-def _terms(moment, values, inverse, differences, turned, solution):
+def _stein_estimates(moment, values, inverse, differences, turned, solution):
     """Return Stein's estimates of b'beta and beta'A beta (:ref:`theory_ridge_risk`)."""
     product = turned * solution
     bias = differences.sum(axis=1) + np.diag(differences)

@@ -1018,7 +1018,7 @@ class LRSRegressor(
         index, y = self._index(table), subtract_offsets(targets, offsets)
         return self._user_rows(table, y, index, scale), index
 
-    def _user_rows(self, table, y, index, scale) -> per_user.UserRows:
+    def _user_rows(self, table, y, index, scale) -> per_user.GroupedRows:
         """Return rows by user, with their intercepts taken out if there are any."""
         own = self._intercept() or UserIntercept()
         level = per_user.Level(own.prior or 0.0, float(own.ridge))

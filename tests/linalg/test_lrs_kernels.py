@@ -44,7 +44,7 @@ class Tasks:
         )
 
     def rows(self):
-        return per_user.UserRows(self.X, self.y, self.codes, len(self.counts))
+        return per_user.GroupedRows(self.X, self.y, self.codes, len(self.counts))
 
     def user(self, number):
         own = self.codes == number
@@ -58,7 +58,7 @@ class Tasks:
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):
-    """Small blocks, and no warnings of numpy, as within UserRows.map."""
+    """Small blocks, and no warnings of numpy, as within GroupedRows.map."""
     monkeypatch.setattr(_user_rows, "_BLOCK_NUMBERS", 1500)
     with np.errstate(all="ignore"):
         yield

@@ -61,7 +61,7 @@ def arranged(rng, users, layout, options):
         d = X.shape[1]
         place = {"ids first": 0, "ids last": d, "ids between": d // 2}[layout]
         X = np.delete(np.insert(X, place, codes, axis=1), place, axis=1)
-    return per_user.UserRows(X, y, codes, len(users), **options)
+    return per_user.GroupedRows(X, y, codes, len(users), **options)
 
 
 def numbers_of(rows, code, rules, U):
