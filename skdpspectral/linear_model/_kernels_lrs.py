@@ -23,6 +23,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -59,8 +60,7 @@ class LocalRules:
         return np.clip((counts - rank) // 2, 0, self.sparsity)
 
 
-@dataclass(frozen=True)
-class LocalFit:
+class LocalFit(NamedTuple):
     """Parameters of the users of a block: arrays whose first axis is the user.
 
     `support` has different features for each user, of which the leading `n_used` are
@@ -82,22 +82,19 @@ class LocalFit:
 
     def take(self, chosen) -> LocalFit:
         """Return the parameters of some users."""
-        return LocalFit(**{name: value[chosen] for name, value in vars(self).items()})
+        return LocalFit(*(value[chosen] for value in self))
 
     def where(self, chosen: np.ndarray, other: LocalFit) -> LocalFit:
         """Return this fit for the chosen users, and `other` for the rest."""
-        picked = {}
-        for name, value in vars(self).items():
-            each = chosen.reshape(-1, *(1,) * (value.ndim - 1))
-            picked[name] = np.where(each, value, getattr(other, name))
-        return LocalFit(**picked)
+        each = (chosen.reshape(-1, *(1,) * (value.ndim - 1)) for value in self)
+        return LocalFit(*map(np.where, each, self, other))
 
     def put(self, chosen: np.ndarray, part: LocalFit) -> LocalFit:
         """Return this fit with the parameters of some users replaced."""
-        values = {name: value.copy() for name, value in vars(self).items()}
-        for name, value in values.items():
-            value[chosen] = getattr(part, name)
-        return LocalFit(**values)
+        whole = LocalFit(*map(np.copy, self))
+        for value, new in zip(whole, part, strict=True):
+            value[chosen] = new
+        return whole
 
 
 def used_features(support: np.ndarray, n_used: np.ndarray) -> np.ndarray:
@@ -124,8 +121,7 @@ def least_squares(
         p = slice(start, start + size)
         own = block.take(p), scores[p], support[p], allowed[p]
         fits.append(_least_squares(*own, rules))
-    names = vars(fits[0])
-    return LocalFit(**{n: np.concatenate([vars(f)[n] for f in fits]) for n in names})
+    return LocalFit(*map(np.concatenate, zip(*fits, strict=True)))
 
 
 def _least_squares(block, scores, support, allowed, rules: LocalRules) -> LocalFit:
@@ -333,16 +329,13 @@ def _start(block, scores, squares, rules, n_starts: int) -> tuple:
     return fit, rest, _best_features(gradient, rest, fit, unused, n_starts)
 
 
-def matching_pursuit(
-    block, scores, squares, rules, first: int = 0, start=None
-) -> LocalFit:
-    """Run orthogonal least squares beside XU, from the feature ranked `first`."""
-    start = start or _start(block, scores, squares, rules, first + 1)
-    (fit, _, features), allowed = start, rules.allowed(block.counts)
+def matching_pursuit(block, scores, squares, rules, fit, first) -> LocalFit:
+    """Run orthogonal least squares beside XU, from each user's `first` feature."""
+    allowed = rules.allowed(block.counts)
     for j in range(rules.sparsity):
         position = np.full(len(scores), j)
         if j == 0:
-            support = _put_feature(fit.support, position, features[:, first])
+            support = _put_feature(fit.support, position, first)
         else:
             support = _with_best(block, scores, squares, fit, position, rules, j)
         fit = least_squares(block, scores, support, np.minimum(allowed, j + 1), rules)
@@ -363,19 +356,30 @@ def exchange(block, scores, squares, fit, rules) -> LocalFit:
     return fit
 
 
-def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
-    """Fit users from scratch: the best of `n_starts` + 1 pursuits, with exchanges."""
+# Largest number of steps of hard-thresholding pursuit of a cold fit, and its starts.
+_COLD_STEPS, _COLD_STARTS = 15, 3
+
+
+def cold_fit(block, scores, squares, rules) -> LocalFit:
+    """Fit users from scratch: the best of several pursuits, with exchanges."""
+    given = block, scores, squares, rules
     if rules.free or not rules.sparsity:
-        return thresholding_pursuit(block, scores, squares, rules, n_steps)
-    n_starts = min(n_starts, block.X.shape[2])
-    start = _start(block, scores, squares, rules, n_starts)
-    given = (block, scores, squares, rules)
-    best = thresholding_pursuit(*given, n_steps, *start[:2])
-    for first in range(n_starts):
-        fit = matching_pursuit(*given, first, start)
-        fit = thresholding_pursuit(*given, n_steps, fit, start[1])
+        return thresholding_pursuit(*given, _COLD_STEPS)
+    alone, rest, features = _start(*given, min(_COLD_STARTS, block.X.shape[2]))
+    best = thresholding_pursuit(*given, _COLD_STEPS, alone, rest)
+    for first in features.T:
+        fit = matching_pursuit(*given, alone, first)
+        fit = thresholding_pursuit(*given, _COLD_STEPS, fit, rest)
         best = fit.where(fit.loss < best.loss, best)
     return exchange(block, scores, squares, best, rules)
+
+
+def _greedy_fit(block, scores, squares, rules) -> LocalFit:
+    """Run matching pursuit, and thresholding pursuit from its result."""
+    given = block, scores, squares, rules
+    alone, _, features = _start(*given, 1)
+    fit = matching_pursuit(*given, alone, features[:, 0])
+    return thresholding_pursuit(*given, _COLD_STEPS, fit)
 
 
 # Relative ridge of the curvature, for directions that no user's rows see.
@@ -520,12 +524,6 @@ def _moments(block: Block, weights: np.ndarray, target: np.ndarray, units):
     return out
 
 
-def row_norms(vectors: np.ndarray) -> np.ndarray:
-    """Return the norm of each row; infinity on overflow."""
-    norms = per_user.norms(vectors)
-    return np.where(np.isnan(norms), np.inf, norms)
-
-
 def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
     """Return least-squares U, (n_features, rank), from a sum of :func:`user_moments`.
 
@@ -540,34 +538,17 @@ def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
 
 
 # Every so many iterations, this share of the users is fitted anew.
-_REPAIR_EVERY = 10
-_REPAIR_SHARE = 0.2
-# Largest number of steps of hard-thresholding pursuit of a cold fit.
-COLD_STEPS = 15
-# Starts of the final fit of every user.
-COLD_STARTS = 3
+_REPAIR_EVERY, _REPAIR_SHARE = 10, 0.2
 
 
-@dataclass
 class UserParameters:
     """Parameters of all users as in ``LocalFit``, and their next steps of pursuit."""
 
-    weights: np.ndarray
-    support: np.ndarray
-    sparse: np.ndarray
-    loss: np.ndarray
-    step: np.ndarray
-
-    @classmethod
-    def zeros(cls, n_users: int, rank: int, sparsity: int) -> UserParameters:
-        """Return parameters of users before any fit."""
-        return cls(
-            weights=np.zeros((n_users, rank)),
-            support=np.tile(np.arange(sparsity), (n_users, 1)),
-            sparse=np.zeros((n_users, sparsity)),
-            loss=np.full(n_users, np.inf),
-            step=np.ones(n_users),
-        )
+    def __init__(self, n_users: int, rank: int, sparsity: int) -> None:
+        self.weights = np.zeros((n_users, rank))
+        self.support = np.tile(np.arange(sparsity), (n_users, 1))
+        self.sparse = np.zeros((n_users, sparsity))
+        self.loss, self.step = np.full(n_users, np.inf), np.ones(n_users)
 
     def write(self, users, fit: LocalFit) -> None:
         """Store the fit of a block."""
@@ -581,8 +562,8 @@ class AlternatingSolver:
     def __init__(self, rows: GroupedRows, rules, n_jobs=None):
         self.rows, self.rules = rows, rules
         self._n_jobs, self._factor = n_jobs, None
-        rank = len(rules.prior)
-        self.users = UserParameters.zeros(rows.n_users, rank, rules.sparsity)
+        shape = rows.n_users, len(rules.prior), rules.sparsity
+        self.users = UserParameters(*shape)
 
     def _sum(self, part: Callable, *shape: int) -> np.ndarray:
         """Return the sum over blocks of a function of a block."""
@@ -601,7 +582,7 @@ class AlternatingSolver:
         def squares_beside_sparse_parts(block: Block):
             empty = np.zeros((len(block), 0, block.X.shape[1]))
             squares = self.rows.column_squares(block)
-            fit = thresholding_pursuit(block, empty, squares, alone, COLD_STEPS)
+            fit = thresholding_pursuit(block, empty, squares, alone, _COLD_STEPS)
             s = (fit.residual[:, None] @ block.X)[:, 0]
             s /= np.maximum(block.counts, 1)[:, None]
             return s.T @ s
@@ -634,9 +615,7 @@ class AlternatingSolver:
                 self._repair(U)
             if progress(iteration, move) or move <= tol:
                 break
-        # All users from scratch at the final U.
-        everybody = np.ones(self.rows.n_users, dtype=bool)
-        self._fit_anew(U, everybody, cold_fit, COLD_STARTS)
+        self.fit_anew(U, cold_fit)
         return U, iteration, bool(move <= tol)
 
     def _local_steps(self, U: np.ndarray, first: bool) -> np.ndarray:
@@ -742,26 +721,26 @@ class AlternatingSolver:
         worst = np.argsort(-losses, kind="stable")
         chosen = np.zeros(self.rows.n_users, dtype=bool)
         chosen[worst[: int(np.ceil(_REPAIR_SHARE * len(worst)))]] = True
-        self._fit_anew(U, chosen, _greedy_fit)
+        self.fit_anew(U, _greedy_fit, chosen)
 
-    def _fit_anew(self, U: np.ndarray, chosen: np.ndarray, fresh: Callable, *how):
-        """Fit some users from scratch, and keep improvements."""
+    def fit_anew(self, U, fresh: Callable, chosen=None, known=True) -> None:
+        """Fit some users, or all, from scratch; if they are `known`, keep the best."""
         users, rules = self.users, self.rules
 
         def part(block):
-            if not chosen[block.users].all():
+            if chosen is not None:
                 block = block.take(np.flatnonzero(chosen[block.users]))
             if not len(block):
                 return
-            own = block.own
-            scores = shared_scores(block, U)
-            squares = self.rows.column_squares(block)
-            fit = fresh(block, scores, squares, rules, COLD_STEPS, *how)
-            carried = users.weights[own], users.support[own], users.sparse[own]
-            carried = carried_fit(block, scores, *carried, rules)
-            better = fit.loss < carried.loss
-            users.write(own, fit.where(better, carried))
-            users.step[own] = np.where(better, 1.0, users.step[own])
+            own, scores = block.own, shared_scores(block, U)
+            fit = fresh(block, scores, self.rows.column_squares(block), rules)
+            if known:
+                carried = users.weights[own], users.support[own], users.sparse[own]
+                carried = carried_fit(block, scores, *carried, rules)
+                better = fit.loss < carried.loss
+                fit = fit.where(better, carried)
+                users.step[own] = np.where(better, 1.0, users.step[own])
+            users.write(own, fit)
 
         self.rows.map(part, self._n_jobs)
 
@@ -773,22 +752,8 @@ def _finite(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _greedy_fit(block, scores, squares, rules, n_steps) -> LocalFit:
-    """Run matching pursuit, and thresholding pursuit from its result."""
-    fit = matching_pursuit(block, scores, squares, rules)
-    return thresholding_pursuit(block, scores, squares, rules, n_steps, fit)
-
-
 def solve_users(rows: GroupedRows, U: np.ndarray, rules, n_jobs=None) -> UserParameters:
     """Fit every user beside given directions U, from that user's rows alone."""
-    users = UserParameters.zeros(rows.n_users, U.shape[1], rules.sparsity)
-
-    def part(block: Block):
-        scores = shared_scores(block, U)
-        squares = rows.column_squares(block)
-        how = COLD_STEPS, COLD_STARTS
-        fit = cold_fit(block, scores, squares, rules, *how)
-        users.write(block.own, fit)
-
-    rows.map(part, n_jobs)
-    return users
+    solver = AlternatingSolver(rows, rules, n_jobs)
+    solver.fit_anew(U, cold_fit, known=False)
+    return solver.users

@@ -446,7 +446,7 @@ class SharedDirections(Statistic):
             parts = moments[:, :size], moments[:, size:]
             for count, vectors in zip(counts, parts, strict=True):
                 # What is not a number lies beyond all of them.
-                places = np.searchsorted(points, _kernels_lrs.row_norms(vectors))
+                places = np.searchsorted(points, per_user.norms(vectors))
                 count += np.bincount(places, minlength=len(count))
         return counts
 

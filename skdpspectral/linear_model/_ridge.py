@@ -416,7 +416,7 @@ _LIKELY_MEAN = 0.5
 _USUAL_NOISE, _GROWTH, _LONGEST, _ENDLESS = 0.05, 0.25, 2.0, 1024.0
 
 # Shares of the moment's part of mu**2, where scores are released for intervals.
-_INTERVAL_SHARES = {"moment": 0.65, "scores": 0.27, "far": 0.08}
+_INTERVAL_SHARES = {"moment": 0.65, "scores": 0.27, "far_scores": 0.08}
 
 # Lengths of features, in usual ones, and of targets, that weights and limits keep; and
 # the length of targets, in that of features. Scores correct what is lost by it.
@@ -465,14 +465,14 @@ class RegressionMoments(Combination):
         target_units: tuple[float, float] | None,
         square: float | None,
         intervals: bool,
-        blocks: np.ndarray | None,
+        blocks: np.ndarray,
         basis: str,
     ) -> None:
         self.n_samples, self._mu, self.square = n_samples, mu, square
         self.widths = {"X": n_features, "y": n_targets}
         self.boxes = dict(zip(self.widths, boxes, strict=True))
         self.units = {"X": None if square is None else (0.0, 1.0), "y": target_units}
-        self.blocks = np.full(n_features, -1) if blocks is None else blocks
+        self.blocks = blocks
         # Public bounds of all columns, infinite if there are none.
         self._edges = np.full((2, n_features + n_targets), [[-np.inf], [np.inf]])
         places = slice(n_features), slice(n_features, None)
@@ -493,15 +493,13 @@ class RegressionMoments(Combination):
         width = len(self.basis.sources())
         self.n_columns = width + n_targets
         self.moment = joint_moment(n_samples, self.n_columns)
-        self.scores: dict[str, ResidualMoments] = {}
+        shape = n_samples, n_features + 1, n_targets
+        names = ("scores", "far_scores") if intervals else ()
+        self.scores = {name: ResidualMoments(*shape, name) for name in names}
         regression: Statistic = self.moment
         if intervals:
-            shape = n_samples, n_features + 1, n_targets
-            names = {"scores": "scores", "far": "far_scores"}
-            self.scores = {k: ResidualMoments(*shape, v) for k, v in names.items()}
-            regression = Combination(
-                {"moment": self.moment, **self.scores}, _INTERVAL_SHARES
-            )
+            both = {"moment": self.moment, **self.scores}
+            regression = Combination(both, _INTERVAL_SHARES)
         parts["moment"] = regression
         # What is released alone where public numbers say that nothing else is found.
         self.location = self._constant_model(mu)
@@ -521,17 +519,11 @@ class RegressionMoments(Combination):
         """Return statistics of locations and scales, and their shares of mu**2."""
         n, box = self.n_samples, self.boxes["X"]
         parts: dict[str, Statistic] = {}
-        shares: dict[str, float] = {}
-        for name in ("y", "X"):
-            if self._is_scaled(name):
-                parts[name] = FeatureScales(
-                    n,
-                    self.widths[name],
-                    box=self.boxes[name],
-                    prefix="target_" * (name == "y"),
-                    factor=_SURER[name],
-                )
-                shares[name] = self._scale_share(name)
+        shares = self._scale_shares()
+        for name in shares:
+            prefix, factor = "target_" * (name == "y"), _SURER[name]
+            how = {"box": self.boxes[name], "prefix": prefix, "factor": factor}
+            parts[name] = FeatureScales(n, self.widths[name], **how)
         if "X" not in parts and self.square is None:
             if box is not None and self.units["y"] is not None:
                 parts["center"] = BoxMeans(n, box, "feature_means")
@@ -540,25 +532,21 @@ class RegressionMoments(Combination):
             shares["square"] = _SQUARE_SHARE
         return parts, shares
 
-    def _is_scaled(self, name: str) -> bool:
-        """Return whether features, or targets, get private scales."""
-        if self.units[name] is not None:
-            return False
-        return self.boxes[name] is None or self._visible(name) < _BLIND[name]
-
-    def _scale_share(self, name: str) -> float:
-        """Return the share of mu**2 of private scales."""
-        least, most = _SCALE_SHARES[name]
-        if name == "y" and (self._is_scaled("X") or self.boxes[name] is not None):
-            return least
-        needed = self._visible(name, 1.0) / _VISIBLE
-        return float(np.clip(needed**2, least, most))
-
-    def _visible(self, name: str, share: float | None = None) -> float:
-        """Return about the share of pairs that must differ for a column to be seen."""
-        share = self._scale_share(name) if share is None else share
-        reach = self.n_samples * self._mu * math.sqrt(share)
-        return _PER_NOISE * math.sqrt(self.widths[name]) / reach
+    def _scale_shares(self) -> dict[str, float]:
+        """Return the shares of mu**2 of private scales, by what gets them."""
+        shares: dict[str, float] = {}
+        for name, (least, most) in _SCALE_SHARES.items():
+            box, reach = self.boxes[name], self.n_samples * self._mu
+            # About the share of pairs that must differ for a column to be seen.
+            visible = _PER_NOISE * math.sqrt(self.widths[name])
+            share = float(np.clip((visible / reach / _VISIBLE) ** 2, least, most))
+            if name == "y" and ("X" in shares or box is not None):
+                share = least
+            reach *= math.sqrt(share)
+            seen = box is None or visible / reach < _BLIND[name]
+            if seen and self.units[name] is None:
+                shares[name] = share
+        return dict(reversed(shares.items()))
 
     def _constant_model(self, mu: float) -> Medians | BoxMeans | None:
         """Return what locates targets; None if noise outvotes all rows."""
@@ -756,7 +744,7 @@ class RegressionMoments(Combination):
                 radius=radius,
                 coefficients=estimate,
                 reach=reach,
-                far=name == "far",
+                far=name == "far_scores",
             )
             given = kept, targets[len(inputs) :], reach * radius
             scores.append(part.run(release, rows, row_map, *given))
@@ -835,7 +823,7 @@ class MomentModel(TableEstimator):
         intervals = getattr(self, "intervals", False)
         if intervals and self.basis != "linear":
             raise ValueError('intervals=True requires basis="linear"')
-        box = square = blocks = None
+        box, square, blocks = None, None, np.full(n_features, -1)
         units = self._input_units()
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)

@@ -149,7 +149,7 @@ def test_a_cold_fit_is_nearly_always_the_best_subset(noise):
     tasks = Tasks(np.full(60, 14), noise, **NO_RIDGES)
     optimal, pursuit = 0, 0
     for block, scores, squares in tasks.blocks():
-        found = pursuits.cold_fit(block, scores, squares, tasks.rules, 15, 3)
+        found = pursuits.cold_fit(block, scores, squares, tasks.rules)
         plain = pursuits.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
         assert np.all(found.loss <= plain.loss)
         for i, number in enumerate(block.users):
@@ -163,8 +163,8 @@ def test_a_cold_fit_is_nearly_always_the_best_subset(noise):
 
 KERNELS = {
     "pursuit": lambda block, *a: pursuits.thresholding_pursuit(block, *a, 15),
-    "matching": pursuits.matching_pursuit,
-    "cold fit": lambda block, *a: pursuits.cold_fit(block, *a, 15, 3),
+    "matching": pursuits._greedy_fit,
+    "cold fit": pursuits.cold_fit,
 }
 
 

@@ -71,7 +71,7 @@ def numbers_of(rows, code, rules, U):
     scores, squares = _kernels_lrs.shared_scores(block, U), rows.column_squares(block)
     start = _kernels_lrs.start_moments(block)
     fit = _kernels_lrs.thresholding_pursuit(block, scores, squares, rules, 10)
-    cold = _kernels_lrs.cold_fit(block, scores, squares, rules, 15, 3)
+    cold = _kernels_lrs.cold_fit(block, scores, squares, rules)
     parts = list(_kernels_lrs.user_moments(block, scores, fit))
     size = _kernels_lrs.n_curvature(len(U.T), len(U))
     joined = list(_kernels_lrs.user_moments(block, scores, fit, (3.0, 7.0)))
@@ -80,17 +80,17 @@ def numbers_of(rows, code, rules, U):
         "clipped start": clip_contributions(start.copy()),
         "moments": np.concatenate(parts),
         "norm of curvature": np.concatenate(
-            [_kernels_lrs.row_norms(part[:, :size]) for part in parts]
+            [per_user.norms(part[:, :size]) for part in parts]
         ),
         "norm of gradient": np.concatenate(
-            [_kernels_lrs.row_norms(part[:, size:]) for part in parts]
+            [per_user.norms(part[:, size:]) for part in parts]
         ),
         "clipped moments": np.concatenate(
             [clip_contributions(part) for part in joined]
         ),
         "squares": squares,
-        **{f"pursuit {name}": value for name, value in vars(fit).items()},
-        **{f"cold {name}": value for name, value in vars(cold).items()},
+        **{f"pursuit {name}": value for name, value in fit._asdict().items()},
+        **{f"cold {name}": value for name, value in cold._asdict().items()},
     }
     return {name: np.array(value[i]) for name, value in arrays.items()}
 
