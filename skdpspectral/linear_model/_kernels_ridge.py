@@ -98,13 +98,11 @@ def chosen(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (P, k), and the best floors of eigenvalues (k,).
 
-    Coefficients average two estimates. The first inverts the released moment with
-    eigenvalues raised to a floor; floor and factor minimize a pessimistic version of
-    Stein's unbiased risk estimate. The second is a posterior mean. If no floor is
-    better than a constant, coefficients are 0 and the floor is infinite. With `alike`,
-    targets are scores of classes, of which only the order matters: floor, factor and
-    priors are common, and the best floor is used alone if none is better than zeros.
-    `kinds` of regressors have a prior variance each.
+    Coefficients average a posterior mean, with a prior variance for each of the
+    `kinds`, and the inverse with the floor and factor of the least risk, made
+    pessimistic. If no floor is better than a constant, they are 0 and the floor is
+    infinite. With `alike`, targets are scores of classes, of which only the order
+    matters: all is common, and the best floor is used if none is better than zeros.
     """
     found, constant = _constants(moment)
     pooled = (lambda v: np.broadcast_to(v.sum(), v.shape)) if alike else np.asarray
@@ -220,16 +218,6 @@ def _stein_estimates(moment, values, inverse, differences, turned, solution):
     return explained, fitted
 
 
-class Inverse(NamedTuple):
-    """Inverse of the moment of regressors, apart from directions hidden by the noise.
-
-    `hidden`, (P, h), are orthonormal. Effects of one-hot columns have the mean 0.
-    """
-
-    matrix: np.ndarray
-    hidden: np.ndarray
-
-
 class Scores(NamedTuple):
     """Released means (k, P) of scores, moments (k, P, P), and noise of means (k,)."""
 
@@ -253,10 +241,11 @@ class Weighted(NamedTuple):
     radius: float
 
 
-def inverse_within(moment: Moment, blocks: np.ndarray) -> Inverse:
+def inverse_within(moment: Moment, blocks: np.ndarray) -> tuple:
     """Invert the moment of regressors with a constant, where it exceeds its noise.
 
-    Within each block of one-hot columns, effects weighted by released shares of the
+    Returns the inverse and orthonormal directions that noise hides, (P, h). Within each
+    block of one-hot columns, effects weighted by released shares of the
     columns add up to 0; -1 is no block. Columns whose released share may be noise are
     left out first, as this noise would turn the directions of others.
     """
@@ -273,37 +262,34 @@ def inverse_within(moment: Moment, blocks: np.ndarray) -> Inverse:
     least = max(edge, _LEAST * float(values[-1]))
     seen, vectors = values > least, free @ vectors
     matrix = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
-    return Inverse(matrix, np.column_stack([left_out.T, vectors[:, ~seen]]))
+    return matrix, np.column_stack([left_out.T, vectors[:, ~seen]])
 
 
-def first_estimates(moment: Moment, inverse: Inverse) -> tuple[np.ndarray, np.ndarray]:
+def first_estimates(moment: Moment, inverse) -> tuple[np.ndarray, np.ndarray]:
     """Return least-squares coefficients (P, k), and deviations of residuals (k,)."""
-    found = inverse.matrix @ moment.cross
+    found = inverse @ moment.cross
     explained = np.sum((2.0 * moment.cross - moment.regressors @ found) * found, axis=0)
     noise = math.sqrt(2.0) * moment.cross_spread**2 / max(moment.spread, 1e-300)
     rest = np.maximum(moment.squares - explained, max(noise, 1e-300))
     return found, np.sqrt(rest / max(float(moment.regressors[-1, -1]), _LEAST_CONSTANT))
 
 
-def weighted_estimates(
-    moment: Moment, inverse, estimates, scores, kept, radius
-) -> Weighted:
-    """Add covariances of the errors to estimates (P, k), and p-values of linearity.
+def errors_of(moment: Moment, inverse, own: Scores, far: Scores) -> tuple:
+    """Return covariances of errors (k, P, P), and p-values of linearity (k,).
 
     Under linearity, scores of far rows have the mean 0, but for these errors.
     """
-    own, far = scores
     covariances, p_values = [], []
-    values, vectors = np.linalg.eigh(inverse.matrix)
+    values, vectors = np.linalg.eigh(inverse)
     seen = vectors[:, values > 1e-9 * max(float(values[-1]), 1e-300)]
-    for j in range(estimates.shape[1]):
-        square, far_square = (_positive(part.squares[j]) for part in scores)
+    for j in range(len(own.means)):
+        square, far_square = _positive(own.squares[j]), _positive(far.squares[j])
         # The step is computed with the noise of the moment.
-        step = inverse.matrix @ own.means[j]
+        step = inverse @ own.means[j]
         white = own.noise[j] ** 2 + moment.spread**2 * (step @ step)
         noise = white * np.eye(len(square)) + moment.spread**2 * np.outer(step, step)
         middle = noise + square / moment.n_samples
-        covariances.append(inverse.matrix @ middle @ inverse.matrix)
+        covariances.append(inverse @ middle @ inverse)
         share = np.trace(far_square) / max(np.trace(square), 1e-300)
         # The sampling of far rows is larger with true coefficients than with these.
         law = far.noise[j] ** 2 * np.eye(len(square)) + far_square / moment.n_samples
@@ -311,9 +297,7 @@ def weighted_estimates(
         distance = float(mean @ np.linalg.pinv(law) @ mean)
         p_values.append(float(chdtrc(seen.shape[1], distance)))
     found = np.array(covariances).reshape(-1, *moment.regressors.shape)
-    return Weighted(
-        estimates.T, found, np.array(p_values), inverse.hidden, kept, radius
-    )
+    return found, np.array(p_values)
 
 
 def _positive(matrix: np.ndarray) -> np.ndarray:

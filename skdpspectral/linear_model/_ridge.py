@@ -1,8 +1,4 @@
-"""Linear regression and classification from one private moment of rows and targets.
-
-One moment serves all penalties, and moments of residuals serve intervals. Constant
-models use means or medians of targets.
-"""
+"""Linear regression and classification from one private moment of rows and targets."""
 
 from __future__ import annotations
 
@@ -123,11 +119,7 @@ def _standardize(block, center, weights) -> np.ndarray:
 
 
 def bounded_joint_rows(block, standard, radius, weight) -> np.ndarray:
-    """Return regressors, weighted targets and a constant, in the unit ball.
-
-    Rows longer than `radius` are scaled down as a whole, which preserves linear
-    relations.
-    """
+    """Return regressors, weighted targets and a constant, as a whole in a ball."""
     rows, targets = standard(block)
     with np.errstate(all="ignore"):
         parts = rows[:, :-1], weight * targets, rows[:, -1:]
@@ -306,20 +298,11 @@ def _sum_of_squares(blocks) -> np.ndarray:
 
 
 def joint_moment(n: int, n_columns: int) -> RowMean:
-    """Return the release of the second moment of rows in the unit ball.
-
-    `n_columns` are those of regressors and targets, without the constant.
-    """
-    return RowMean(
-        "joint_moment",
-        n,
-        sensitivity.second_moment_sensitivity(1.0, n),
-        (n_columns + 1, n_columns + 1),
-        symmetric=True,
-        summation_error=mean_summation_error(1.0, n, n_columns),
-        magnitude=2.0,
-        lemma="joint-rows",
-    )
+    """Return the release of the second moment of rows with a constant, in a ball."""
+    moved, shape = sensitivity.second_moment_sensitivity(1.0, n), (n_columns + 1,) * 2
+    error = mean_summation_error(1.0, n, n_columns)
+    more = {"summation_error": error, "magnitude": 2.0, "lemma": "joint-rows"}
+    return RowMean("joint_moment", n, moved, shape, symmetric=True, **more)
 
 
 # Weight of second moments in the release of scores: the largest one that is free.
@@ -333,20 +316,12 @@ class ResidualMoments(RowMean):
     """
 
     def __init__(self, n: int, order: int, n_targets: int, name: str) -> None:
-        shape = n_targets, order + order * (order + 1) // 2
-        error = mean_summation_error(
-            1.5 * math.sqrt(n_targets), n, order - 1 + n_targets
-        )
-        super().__init__(
-            name,
-            n,
-            sensitivity.residual_moments_sensitivity(n, n_targets),
-            shape,
-            summation_error=2.0 * error,  # packed entries are rounded once more
-            magnitude=2.0,
-            lemma="residual-moments",
-        )
-        self._order = order
+        self._order, shape = order, (n_targets, order + order * (order + 1) // 2)
+        moved, width = sensitivity.residual_moments_sensitivity(n, n_targets), order - 1
+        error = mean_summation_error(1.5 * math.sqrt(n_targets), n, width + n_targets)
+        # Packed entries are rounded once more.
+        more = {"summation_error": 2.0 * error, "lemma": "residual-moments"}
+        super().__init__(name, n, moved, shape, magnitude=2.0, **more)
         self._off = np.full(shape[1] - order, math.sqrt(2.0 * _SCORE_WEIGHT))
         self._off[packed_diagonal(order)] = math.sqrt(_SCORE_WEIGHT)
 
@@ -446,28 +421,18 @@ class Fitted(NamedTuple):
 class RegressionMoments(Combination):
     """Private scales of columns, unless public, followed by the joint moment.
 
-    `boxes` are public boxes of features and of targets, or None. `target_units` are
-    public centers and scales of targets, which replace private ones. `square` is the
-    mean squared length of features that are standardized already, or None. With
-    `intervals`, rows are weighted by features alone, and scores are released besides;
-    `blocks` is the block of one-hot columns that each feature is in, -1 for none.
-    `basis` is the name of a basis, in which features with infinite limits are numbers.
+    `shape` has the numbers of rows, features and targets, and `boxes` public boxes of
+    features and of targets, or None. `target_units` are public centers and scales of
+    targets, or None. `square` is the mean squared length of features that are
+    standardized already, or None. With `intervals`, rows are weighted by features
+    alone, and scores are released besides; `blocks` is the block of one-hot columns
+    that each feature is in, -1 for none. `basis` is the name of a basis.
     """
 
     def __init__(
-        self,
-        n_samples: int,
-        n_features: int,
-        n_targets: int,
-        mu: float,
-        *,
-        boxes: tuple[Box | None, Box | None],
-        target_units: tuple[float, float] | None,
-        square: float | None,
-        intervals: bool,
-        blocks: np.ndarray,
-        basis: str,
+        self, shape, mu, *, boxes, target_units, square, intervals, blocks, basis
     ) -> None:
+        n_samples, n_features, n_targets = shape
         self.n_samples, self._mu, self.square = n_samples, mu, square
         self.widths = {"X": n_features, "y": n_targets}
         self.boxes = dict(zip(self.widths, boxes, strict=True))
@@ -621,8 +586,8 @@ class RegressionMoments(Combination):
             row_map = partial(bounded_weighted_rows, reach=reach, length=length)
         # Targets and the constant come last.
         inputs, last = standard.inputs, self.n_columns
-        targets = columns[len(columns) - n_targets :] - p + last - self.widths["y"]
-        kept = np.concatenate([inputs, targets, [last]]).astype(int)
+        ends = np.append(units.seen[p:], True)
+        kept = np.append(inputs, last - self.widths["y"] + np.flatnonzero(ends))
         exact, at = np.zeros((last + 1, last + 1)), np.ix_(kept, kept)
         walk = RowWalk(partial(row_map, **more), rows_per_block(last))
         kernel = partial(sum_of_outer_products, n_features=len(kept))
@@ -728,7 +693,7 @@ class RegressionMoments(Combination):
             found.matrix, len(inputs), found.spread, found.cross_spread, self.n_samples
         )
         blocks = np.append(self.blocks[inputs], -1)
-        inverse = kernels.inverse_within(moment, blocks)
+        inverse, hidden = kernels.inverse_within(moment, blocks)
         first, deviations = kernels.first_estimates(moment, inverse)
         noise = self.scores["scores"].noise_std(release)
         noise = max(noise * radius * math.sqrt(self.n_samples), 1e-300)
@@ -736,25 +701,18 @@ class RegressionMoments(Combination):
         estimate, scores, reach = first, [], cut * deviations
         if found.spread == 0.0:
             reach = _ENDLESS * reach
+        given = {"standard": standard, "radius": radius, "reach": reach}
         kept = np.append(inputs, self.widths["X"])
-        for name, part in self.scores.items():
-            row_map = partial(
-                residual_rows,
-                standard=standard,
-                radius=radius,
-                coefficients=estimate,
-                reach=reach,
-                far=name == "far_scores",
-            )
-            given = kept, targets[len(inputs) :], reach * radius
-            scores.append(part.run(release, rows, row_map, *given))
-            estimate = first + inverse.matrix @ scores[0].means.T
+        for part, far in zip(self.scores.values(), (False, True), strict=True):
+            row_map = partial(residual_rows, coefficients=estimate, far=far, **given)
+            more = kept, targets[len(inputs) :], reach * radius
+            scores.append(part.run(release, rows, row_map, *more))
+            estimate = first + inverse @ scores[0].means.T
         # Others have no mean square of 1 before they are weighted.
         ones = (blocks < 0) & ("X" in self.parts() or self.square is not None)
-        kept = np.where(ones, *(np.diag(moment.regressors), moment.regressors[-1, -1]))
-        return kernels.weighted_estimates(
-            moment, inverse, estimate, scores, kept, radius
-        )
+        kept = np.where(ones, np.diag(moment.regressors), moment.regressors[-1, -1])
+        errors = kernels.errors_of(moment, inverse, *scores)
+        return kernels.Weighted(estimate.T, *errors, hidden, kept, radius)
 
 
 # -- the estimators ------------------------------------------------------------------
@@ -833,7 +791,8 @@ class MomentModel(TableEstimator):
             blocks = units.blocks
         target_box, target_units = self._given_of_targets(n_targets)
         return RegressionMoments(
-            *(n_samples, n_features, n_targets, gaussian_mu(*self._budget_of_fit())),
+            (n_samples, n_features, n_targets),
+            gaussian_mu(*self._budget_of_fit()),
             boxes=(box, target_box),
             target_units=target_units,
             square=square,
