@@ -9,10 +9,10 @@ data, because some kernels depend on the memory address. Other sums (``ufunc.red
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -124,11 +124,6 @@ def totals(values: np.ndarray) -> np.ndarray:
         folded[:, half:] = odd
         values = folded
     return values[:, 0]
-
-
-def squares(*rows: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the squared norms of rows, for several arrays."""
-    return tuple(totals(np.square(values)) for values in rows)
 
 
 def norms(rows: np.ndarray) -> np.ndarray:
@@ -261,13 +256,10 @@ class Block:
     def __len__(self) -> int:
         return len(self.users)
 
-    @property
-    def own(self):
-        """Index of the users in arrays over all users: a slice where possible."""
-        users = self.users
-        if len(users) and _consecutive(users):
-            return slice(int(users[0]), int(users[-1]) + 1)
-        return users
+    @functools.cached_property
+    def squares(self) -> np.ndarray:
+        """Sums of squares of each user's features, (n_users, n_features)."""
+        return totals(np.square(self.X))
 
     def take(self, chosen) -> Block:
         others = (part[chosen] for part in (self.y, self.counts, self.users))
@@ -339,7 +331,6 @@ class GroupedRows:
             self._center()
         self._scale = scale
         self._kept: list[Block] | None = None
-        self._squares: np.ndarray | None = None
 
     def _split_users(self) -> list[tuple[int, np.ndarray]]:
         """Split users into (height, codes), each of at most one block of numbers."""
@@ -369,7 +360,8 @@ class GroupedRows:
         """Read, center, scale and pad the rows of some users."""
         counts, starts = self.counts[users], self._starts[users]
         full = bool(np.all(counts == height)) and not self.level.n_rows
-        if full and self._order is None and _consecutive(users):
+        consecutive = users[-1] - users[0] == len(users) - 1
+        if full and self._order is None and consecutive and np.all(np.diff(users) > 0):
             rows = slice(starts[0], starts[0] + height * len(users))
         else:
             last = self._starts[-1] - 1
@@ -423,19 +415,7 @@ class GroupedRows:
 
     def rescale(self, scale: np.ndarray) -> None:
         """Use other divisors of the features from now on."""
-        self._scale, self._kept, self._squares = scale, None, None
-
-    def column_squares(self, block: Block) -> np.ndarray:
-        """Return sums of squares of each user's features, (n_users, n_features)."""
-        if self._kept is None:
-            # Rows of this many users are read anew; so are their squares.
-            return totals(np.square(block.X))
-        if self._squares is None:
-            self._squares = np.full((self.n_users, self.n_features), np.nan)
-        known = self._squares[block.own]
-        if np.isnan(known[:, :1]).any():
-            self._squares[block.own] = known = totals(np.square(block.X))
-        return known
+        self._scale, self._kept = scale, None
 
     def map(self, function: Callable, n_jobs=None) -> list:
         """Apply a function to every block in threads; return results in order."""
@@ -448,11 +428,7 @@ class GroupedRows:
 
     def sums(self, function: Callable, n_jobs=None) -> list:
         """Apply ``function(block, rows)`` to every block; return terms of the sum."""
-        return self.map(partial(function, rows=self), n_jobs)
-
-
-def _consecutive(users: np.ndarray) -> bool:
-    return bool(users[-1] - users[0] == len(users) - 1 and np.all(np.diff(users) > 0))
+        return self.map(functools.partial(function, rows=self), n_jobs)
 
 
 def column_scales(rows: GroupedRows, n_jobs=None) -> np.ndarray:

@@ -7,7 +7,7 @@ compute each user's numbers from that user's rows and U alone, with the same bit
 block: only the kernels of ``per_user`` sum.
 
 Common arguments: `block`; `scores`, which is (XU)' of shape (n_users, rank, height);
-`squares`, which is diag(G) for G = X'X, of shape (n_users, n_features); and `rules`.
+and `rules`. G is X'X.
 
 For a release, every user contributes one vector. Given w_i and b_i, the loss is
 quadratic in U: its gradient is -sum_i X_i' e_i w_i' at the residuals e_i, and its
@@ -169,7 +169,8 @@ def chosen_columns(block, scores, support, used, *beside) -> np.ndarray:
 
 def _penalized(residual, weights, sparse, rules: LocalRules) -> np.ndarray:
     """Return the penalized squared error."""
-    error, shared, own = per_user.squares(residual, weights - rules.prior, sparse)
+    parts = residual, weights - rules.prior, sparse
+    error, shared, own = (per_user.totals(np.square(part)) for part in parts)
     return error + (rules.ridge_shared * shared + rules.ridge_sparse * own)
 
 
@@ -206,7 +207,7 @@ def residual_gradients(block: Block, residual: np.ndarray) -> np.ndarray:
     return per_user.products(residual[:, None], block.X)[:, 0]
 
 
-def gradient_and_squares(block, columns, residual, squares):
+def gradient_and_squares(block, columns, residual):
     """Return X'e, and the square of each feature beside columns H of each user.
 
     The squares are diag(G) - diag(X'H (H'H)^-1 H'X), infinite for features in the span
@@ -214,11 +215,11 @@ def gradient_and_squares(block, columns, residual, squares):
     """
     given = [residual[:, None], per_user.orthonormal(columns)]
     both = per_user.products(per_user.joined(given), block.X)
-    rest = squares.copy()
+    rest = block.squares.copy()
     for j in range(1, both.shape[1]):
         rest -= np.square(both[:, j])
     # NaN compares false.
-    np.copyto(rest, np.inf, where=~(rest > _COLLINEAR * squares))
+    np.copyto(rest, np.inf, where=~(rest > _COLLINEAR * block.squares))
     return both[:, 0], rest
 
 
@@ -227,7 +228,7 @@ def _beside(scores: np.ndarray, rules: LocalRules) -> np.ndarray:
     return scores[:, :0] if rules.fixed else scores
 
 
-def pursue(block, scores, squares, rules, n_steps, fit, step, rest=None):
+def pursue(block, scores, rules, n_steps, fit, step, rest=None):
     """Take steps of hard-thresholding pursuit from a least-squares fit.
 
     The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D the square
@@ -239,7 +240,7 @@ def pursue(block, scores, squares, rules, n_steps, fit, step, rest=None):
     """
     if rest is None:
         columns = _beside(scores, rules)
-        gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
+        gradient, rest = gradient_and_squares(block, columns, fit.residual)
     else:
         gradient = residual_gradients(block, fit.residual)
     moving, step = np.arange(len(scores)), step.copy()
@@ -276,7 +277,7 @@ def _moves(block, gradient, rest, fit, step, rules):
 
 
 def thresholding_pursuit(
-    block, scores, squares, rules, n_steps, start=None, rest=None
+    block, scores, rules, n_steps, start=None, rest=None
 ) -> LocalFit:
     """Run hard-thresholding pursuit (Foucart 2011) beside XU, from w or a fit."""
     if rules.free:  # there is nothing to pursue
@@ -285,7 +286,7 @@ def thresholding_pursuit(
     if not rules.sparsity:
         return fit
     ones = np.ones(len(scores))
-    return pursue(block, scores, squares, rules, n_steps, fit, ones, rest)[0]
+    return pursue(block, scores, rules, n_steps, fit, ones, rest)[0]
 
 
 def _put_feature(support: np.ndarray, position, feature) -> np.ndarray:
@@ -307,29 +308,29 @@ def _best_features(gradient, rest, fit, used, n_best) -> np.ndarray:
     return per_user.largest(gain, n_best)
 
 
-def _with_best(block, scores, squares, fit, position, rules, n_before) -> np.ndarray:
+def _with_best(block, scores, fit, position, rules, n_before) -> np.ndarray:
     """Return supports with the best feature at a position, beside `n_before` others."""
     used = np.arange(n_before) < position[:, None]
     support = fit.support[:, :n_before]
     columns = chosen_columns(block, _beside(scores, rules), support, used)
-    gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
+    gradient, rest = gradient_and_squares(block, columns, fit.residual)
     best = _best_features(gradient, rest, fit, used, 1)[:, 0]
     return _put_feature(fit.support, position, best)
 
 
-def _start(block, scores, squares, rules, n_starts: int) -> tuple:
+def _start(block, scores, rules, n_starts: int) -> tuple:
     """Return the fit of w alone, squares of features beside XU, and first features.
 
     These, (n_users, n_starts), are the most promising ones, best first.
     """
     fit = first_fit(block, scores, rules)
     columns = _beside(scores, rules)
-    gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
+    gradient, rest = gradient_and_squares(block, columns, fit.residual)
     unused = np.zeros((len(scores), 0), dtype=bool)
     return fit, rest, _best_features(gradient, rest, fit, unused, n_starts)
 
 
-def matching_pursuit(block, scores, squares, rules, fit, first) -> LocalFit:
+def matching_pursuit(block, scores, rules, fit, first) -> LocalFit:
     """Run orthogonal least squares beside XU, from each user's `first` feature."""
     allowed = rules.allowed(block.counts)
     for j in range(rules.sparsity):
@@ -337,19 +338,19 @@ def matching_pursuit(block, scores, squares, rules, fit, first) -> LocalFit:
         if j == 0:
             support = _put_feature(fit.support, position, first)
         else:
-            support = _with_best(block, scores, squares, fit, position, rules, j)
+            support = _with_best(block, scores, fit, position, rules, j)
         fit = least_squares(block, scores, support, np.minimum(allowed, j + 1), rules)
     return fit
 
 
-def exchange(block, scores, squares, fit, rules) -> LocalFit:
+def exchange(block, scores, fit, rules) -> LocalFit:
     """Replace each feature of the support in turn, to leave local optima."""
     allowed = rules.allowed(block.counts)
     last, n_before = np.maximum(allowed - 1, 0), max(rules.sparsity - 1, 0)
     for j in range(rules.sparsity):
         support = _put_feature(fit.support, last, fit.support[:, j])
         fewer = least_squares(block, scores, support, last, rules)
-        support = _with_best(block, scores, squares, fewer, last, rules, n_before)
+        support = _with_best(block, scores, fewer, last, rules, n_before)
         new = least_squares(block, scores, support, allowed, rules)
         better = (new.loss < fit.loss) & (j < allowed)
         fit = new.where(better, fit)
@@ -360,9 +361,9 @@ def exchange(block, scores, squares, fit, rules) -> LocalFit:
 _COLD_STEPS, _COLD_STARTS = 15, 3
 
 
-def cold_fit(block, scores, squares, rules) -> LocalFit:
+def cold_fit(block, scores, rules) -> LocalFit:
     """Fit users from scratch: the best of several pursuits, with exchanges."""
-    given = block, scores, squares, rules
+    given = block, scores, rules
     if rules.free or not rules.sparsity:
         return thresholding_pursuit(*given, _COLD_STEPS)
     alone, rest, features = _start(*given, min(_COLD_STARTS, block.X.shape[2]))
@@ -371,12 +372,12 @@ def cold_fit(block, scores, squares, rules) -> LocalFit:
         fit = matching_pursuit(*given, alone, first)
         fit = thresholding_pursuit(*given, _COLD_STEPS, fit, rest)
         best = fit.where(fit.loss < best.loss, best)
-    return exchange(block, scores, squares, best, rules)
+    return exchange(block, scores, best, rules)
 
 
-def _greedy_fit(block, scores, squares, rules) -> LocalFit:
+def _greedy_fit(block, scores, rules) -> LocalFit:
     """Run matching pursuit, and thresholding pursuit from its result."""
-    given = block, scores, squares, rules
+    given = block, scores, rules
     alone, _, features = _start(*given, 1)
     fit = matching_pursuit(*given, alone, features[:, 0])
     return thresholding_pursuit(*given, _COLD_STEPS, fit)
@@ -581,8 +582,7 @@ class AlternatingSolver:
 
         def squares_beside_sparse_parts(block: Block):
             empty = np.zeros((len(block), 0, block.X.shape[1]))
-            squares = self.rows.column_squares(block)
-            fit = thresholding_pursuit(block, empty, squares, alone, _COLD_STEPS)
+            fit = thresholding_pursuit(block, empty, alone, _COLD_STEPS)
             s = (fit.residual[:, None] @ block.X)[:, 0]
             s /= np.maximum(block.counts, 1)[:, None]
             return s.T @ s
@@ -623,14 +623,12 @@ class AlternatingSolver:
         users, rules = self.users, self.rules
 
         def part(block: Block):
-            own = block.own
-            scores = shared_scores(block, U)
+            own, scores = block.users, shared_scores(block, U)
             support, allowed = users.support[own], rules.allowed(block.counts)
             allowed = 0 * allowed if first else allowed
             fit = least_squares(block, scores, support, allowed, rules)
             if rules.sparsity:
-                squares = self.rows.column_squares(block)
-                given = block, scores, squares, rules, 1, fit, users.step[own]
+                given = block, scores, rules, 1, fit, users.step[own]
                 fit, users.step[own], gradient = pursue(*given)
             else:
                 gradient = residual_gradients(block, fit.residual)
@@ -677,7 +675,7 @@ class AlternatingSolver:
         """Return sum_i G_i D w_i w_i' for a direction D of the shape of U."""
 
         def part(block):
-            own = weights[block.own]
+            own = weights[block.users]
             moved = (own @ direction.T)[:, :, None]
             curved = np.empty((len(own), block.X.shape[2]))
             # A few users at a time: their rows are still in the cache when read again.
@@ -732,8 +730,8 @@ class AlternatingSolver:
                 block = block.take(np.flatnonzero(chosen[block.users]))
             if not len(block):
                 return
-            own, scores = block.own, shared_scores(block, U)
-            fit = fresh(block, scores, self.rows.column_squares(block), rules)
+            own, scores = block.users, shared_scores(block, U)
+            fit = fresh(block, scores, rules)
             if known:
                 carried = users.weights[own], users.support[own], users.sparse[own]
                 carried = carried_fit(block, scores, *carried, rules)

@@ -337,27 +337,17 @@ class SharedDirections(Statistic):
 
     def _planned_start(self, name: str, mu: float) -> Gaussian:
         """Plan a sum that each user moves by a matrix s s' of norm 1."""
-        d = self.n_features
-        return calibrate_gaussian(
-            name,
-            sensitivity.projector_sum_sensitivity(self.neighbors),
-            mu,
-            (_kernels_lrs.n_packed(d),),
-            summation_error=(d + 16) * 2.0**-52,
-            magnitude=MOST_USERS,
-            lemma="projector-sums",
-        )
+        moved = sensitivity.projector_sum_sensitivity(self.neighbors)
+        error = (self.n_features + 16) * 2.0**-52
+        more = {"summation_error": error, "lemma": "projector-sums"}
+        shape = (_kernels_lrs.n_packed(self.n_features),)
+        return calibrate_gaussian(name, moved, mu, shape, magnitude=MOST_USERS, **more)
 
     def _planned_votes(self, name: str, mu: float) -> Gaussian:
         """Plan one step of the bisections: users vote on every median at once."""
-        return calibrate_gaussian(
-            name,
-            sensitivity.vote_sensitivity(self._n_medians, self.neighbors),
-            mu,
-            (self._n_medians,),
-            magnitude=0.5 * MOST_USERS,
-            lemma="votes",
-        )
+        moved = sensitivity.vote_sensitivity(self._n_medians, self.neighbors)
+        more = {"magnitude": 0.5 * MOST_USERS, "lemma": "votes"}
+        return calibrate_gaussian(name, moved, mu, (self._n_medians,), **more)
 
     def remarks(self) -> tuple[str, ...]:
         if self.rank and not self.n_releases:
@@ -396,10 +386,7 @@ class SharedDirections(Statistic):
     def _answers(self, block, rows, U, rules, units=(1.0, 1.0)) -> Iterator:
         """Yield the users' moments at U, in some units, a few users at a time."""
         scores = _kernels_lrs.shared_scores(block, U)
-        squares = rows.column_squares(block)
-        fit = _kernels_lrs.thresholding_pursuit(
-            block, scores, squares, rules, _LOCAL_STEPS
-        )
+        fit = _kernels_lrs.thresholding_pursuit(block, scores, rules, _LOCAL_STEPS)
         yield from _kernels_lrs.user_moments(block, scores, fit, units)
 
     def _solved(self, total, noise_std: float, clips) -> np.ndarray:

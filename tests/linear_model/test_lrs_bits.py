@@ -68,10 +68,10 @@ def numbers_of(rows, code, rules, U):
     """All that the kernels compute of one user."""
     (block,) = [block for block in rows.blocks() if code in block.users]
     i = int(np.flatnonzero(block.users == code)[0])
-    scores, squares = _kernels_lrs.shared_scores(block, U), rows.column_squares(block)
+    scores = _kernels_lrs.shared_scores(block, U)
     start = _kernels_lrs.start_moments(block)
-    fit = _kernels_lrs.thresholding_pursuit(block, scores, squares, rules, 10)
-    cold = _kernels_lrs.cold_fit(block, scores, squares, rules)
+    fit = _kernels_lrs.thresholding_pursuit(block, scores, rules, 10)
+    cold = _kernels_lrs.cold_fit(block, scores, rules)
     parts = list(_kernels_lrs.user_moments(block, scores, fit))
     size = _kernels_lrs.n_curvature(len(U.T), len(U))
     joined = list(_kernels_lrs.user_moments(block, scores, fit, (3.0, 7.0)))
@@ -88,7 +88,7 @@ def numbers_of(rows, code, rules, U):
         "clipped moments": np.concatenate(
             [clip_contributions(part) for part in joined]
         ),
-        "squares": squares,
+        "squares": block.squares,
         **{f"pursuit {name}": value for name, value in fit._asdict().items()},
         **{f"cold {name}": value for name, value in cold._asdict().items()},
     }
