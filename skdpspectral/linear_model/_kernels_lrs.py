@@ -1,17 +1,13 @@
 """Low rank plus sparse regressions of many users, and the directions that they share.
 
 User i has rows X_i (m x d), targets y_i, and a model y = X_i (U w_i + b_i) with U
-(d x r) shared, w_i in R^r and b_i with at most k_i nonzeros. Supports of b_i are found
-by greedy pursuits. Functions of a :class:`Block` work without a loop over users, and
-compute each user's numbers from that user's rows and U alone, with the same bits in any
-block: only the kernels of ``per_user`` sum.
+(d x r) shared, w_i in R^r and b_i with at most k_i nonzeros. Functions of a
+:class:`Block` work without a loop over users, and compute each user's numbers from that
+user's rows and U alone, with the same bits in any block: only the kernels of
+``per_user`` sum. `scores` are (XU)', of shape (n_users, rank, height), and G is X'X.
 
-Common arguments: `block`; `scores`, which is (XU)' of shape (n_users, rank, height);
-and `rules`. G is X'X.
-
-For a release, every user contributes one vector. Given w_i and b_i, the loss is
-quadratic in U: its gradient is -sum_i X_i' e_i w_i' at the residuals e_i, and its
-curvature sum_i (w_i w_i') (x) G_i.
+Given w_i and b_i, the loss is quadratic in U: its gradient is -sum_i X_i' e_i w_i' at
+the residuals e_i, and its curvature sum_i (w_i w_i') (x) G_i.
 
 Without privacy, the solver is the algorithm of Pal et al. (2023) with three changes:
 supports by pursuit instead of thresholds with unknown constants, w rotated with U, and
@@ -63,9 +59,8 @@ class LocalRules:
 class LocalFit(NamedTuple):
     """Parameters of the users of a block: arrays whose first axis is the user.
 
-    `support` has different features for each user, of which the leading `n_used` are
-    used, and `sparse` is b on it. `loss` is the penalized squared error, and `residual`
-    is y - X (U w + b).
+    `sparse` is b on `support`, of which the leading `n_used` features are used. `loss`
+    is the penalized squared error, and `residual` is y - X (U w + b).
     """
 
     weights: np.ndarray
@@ -233,10 +228,7 @@ def pursue(block, scores, rules, n_steps, fit, step, rest=None):
 
     The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D the square
     of each feature beside XU, if that lowers the loss; otherwise the step is halved.
-    Users whose support has converged are skipped. `rest` is D, if known.
-
-    Returns the fit, the next steps (n_users,), and the gradient X'e, (n_users,
-    n_features).
+    `rest` is D, if known. Returns the fit, the next steps and the gradients X'e.
     """
     if rest is None:
         columns = _beside(scores, rules)
@@ -319,10 +311,7 @@ def _with_best(block, scores, fit, position, rules, n_before) -> np.ndarray:
 
 
 def _start(block, scores, rules, n_starts: int) -> tuple:
-    """Return the fit of w alone, squares of features beside XU, and first features.
-
-    These, (n_users, n_starts), are the most promising ones, best first.
-    """
+    """Return the fit of w alone, squares beside XU, and the best first features."""
     fit = first_fit(block, scores, rules)
     columns = _beside(scores, rules)
     gradient, rest = gradient_and_squares(block, columns, fit.residual)
@@ -357,7 +346,7 @@ def exchange(block, scores, fit, rules) -> LocalFit:
     return fit
 
 
-# Largest number of steps of hard-thresholding pursuit of a cold fit, and its starts.
+# Steps of hard-thresholding pursuit of a cold fit at most, and starts.
 _COLD_STEPS, _COLD_STARTS = 15, 3
 
 
@@ -439,10 +428,7 @@ def packed_grams(block: Block, factors=1.0, out=None) -> np.ndarray:
 
 
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:
-    """Return the (r d, r d) curvature of a packed element of Sym(r) (x) Sym(d).
-
-    It acts on the stacked columns of U.
-    """
+    """Return the curvature, (r d, r d), of stacked columns of U from a packed one."""
     inner = unpack_symmetric(packed, n_features)
     inner = inner.transpose(1, 2, 0).reshape(n_features**2, -1)
     full = unpack_symmetric(inner, rank).reshape(n_features, n_features, rank, rank)
@@ -494,11 +480,7 @@ def leading_directions(matrix: np.ndarray, rank: int) -> np.ndarray:
 def user_moments(
     block: Block, scores: np.ndarray, fit: LocalFit, units=(1.0, 1.0)
 ) -> Iterator[np.ndarray]:
-    """Yield packed (w w') (x) G/m and X'(y - X b) w'/m, a few users at a time.
-
-    `fit` has the users' parameters at U, and `units` are divisors of the two parts.
-    Vectors have the memory layout of ``per_user.empty_stack``.
-    """
+    """Yield packed (w w') (x) G/m and X'(y - X b) w'/m in units, a few users a time."""
     rank, d = scores.shape[1], block.X.shape[2]
     # y - X b = residual + X U w
     shared = per_user.products(fit.weights[:, None, :], scores)[:, 0]
@@ -526,10 +508,7 @@ def _moments(block: Block, weights: np.ndarray, target: np.ndarray, units):
 
 
 def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
-    """Return least-squares U, (n_features, rank), from a sum of :func:`user_moments`.
-
-    `floor` is the least eigenvalue of the curvature.
-    """
+    """Return least-squares U, (n_features, rank), from sums of `user_moments`."""
     size = n_curvature(rank, n_features)
     packed = total[:size].reshape(n_packed(rank), -1)
     values, vectors = np.linalg.eigh(curvature_matrix(packed, rank, n_features))
@@ -600,10 +579,7 @@ class AlternatingSolver:
     def fit(
         self, U: np.ndarray, max_iter: int, tol: float, progress: Callable
     ) -> tuple[np.ndarray, int, bool]:
-        """Alternate until U converges, or ``progress(iteration, move)`` is true.
-
-        Returns U, the number of iterations, and whether U moved by at most `tol`.
-        """
+        """Return U, the number of iterations, and whether U moved by at most `tol`."""
         move, iteration = np.inf, 0
         for iteration in range(1, max_iter + 1):
             gradient = self._local_steps(U, first=iteration == 1)
@@ -648,9 +624,8 @@ class AlternatingSolver:
         return new, float(np.linalg.norm(new - U @ (U.T @ new)))
 
     def shared_step(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return the change of U, (n_features, rank), towards least squares.
+        """Return the change of U towards least squares, given w and the gradient.
 
-        `weights`, (n_users, rank), are w, and `gradient` is sum_i X_i' e_i w_i' at U.
         Conjugate gradients from zero are preconditioned by sum w w' (x) the mean Gram,
         which is exact if weights are independent of features.
         """

@@ -187,11 +187,7 @@ def _constants(moment: Moment) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _risk(moment, values, inverse, solution, terms, pooled):
-    """Return each target's error above that of zeros, and the best factor.
-
-    Where zeros are better, the factor is 1, and the risk ranks the relatively most
-    negative products last.
-    """
+    """Return each target's error above that of zeros, and the best factor, or 1."""
     explained, fitted = terms
     # Noise of several targets is independent: squares of its deviations add up.
     length = np.sqrt(pooled(np.sum(solution**2, axis=0)))
@@ -205,6 +201,7 @@ def _risk(moment, values, inverse, solution, terms, pooled):
         ratio = np.nan_to_num(explained / fitted, posinf=1.0)
         factor = np.where(ratio > 0.0, np.minimum(ratio, 1.0), 1.0)
         risk = factor**2 * fitted - 2.0 * factor * explained
+        # Where zeros are better, the relatively most negative products are last.
         return np.where(ratio > 0.0, risk, explained**2 / fitted), factor
 
 
@@ -229,8 +226,8 @@ class Scores(NamedTuple):
 class Weighted(NamedTuple):
     """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).
 
-    `hidden`, (P, h), are directions that are not estimated; `kept`, (P,), are shares of
-    mean squares that rows keep when they are weighted, up to the length `radius`.
+    `hidden`, (P, h), are directions that are not estimated; rows keep shares `kept` of
+    their mean squares (P,) if weighted, up to the length `radius`.
     """
 
     estimates: np.ndarray
@@ -386,11 +383,7 @@ class Basis(NamedTuple):
 def chosen_basis(
     wanted: str, expanded: np.ndarray, others: float, n_targets: int, reach: float
 ) -> Basis:
-    """Return a basis; "auto" uses the richest one whose noise is low.
-
-    `others` is the mean squared length of other columns, and `reach` the number of rows
-    times mu of the moment.
-    """
+    """Return a basis, or the richest of low noise; `reach` is n times mu."""
     d = int(expanded.sum())
     for name, waves, pairs, most in _CHOICES:
         if wanted not in (name, "auto") or (

@@ -201,8 +201,7 @@ class UserIntercept(BaseEstimator):
 class SharedModel:
     """Shared directions U, (n_features, rank), of features divided by `scale`.
 
-    `weights` and `intercept` are those of users without a model. `users` are the
-    parameters of all users, where nothing is private.
+    `weights` and `intercept` are of users without a model, `users` of all if exact.
     """
 
     U: np.ndarray
@@ -226,10 +225,7 @@ class SharedModel:
 
 @dataclass(frozen=True)
 class ExactDirections(Statistic):
-    """Directions U that fit all users best, without noise.
-
-    Users' fits have `rules`. Iterations end when U moves by at most `tol`.
-    """
+    """Directions U that fit all users best, without noise."""
 
     rules: _kernels_lrs.LocalRules
     n_features: int
@@ -245,11 +241,7 @@ class ExactDirections(Statistic):
         return (_BILLBOARD,)
 
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
-        """Fit U and all users, and release U.
-
-        `start`, (n_features, rank), may be the name of a start. `scale` divides the
-        features; None for their root mean squares. `progress` may stop the alternation.
-        """
+        """Fit U and all users, and release U; without a `scale`, find that too."""
         try:
             with np.errstate(all="ignore"):
                 found = self._alternate(rows, start, scale, progress)
@@ -400,10 +392,7 @@ class SharedDirections(Statistic):
         return U if self.rules.fixed else _kernels_lrs.positive_qr(U)[0]
 
     def _released_clips(self, release, rows, U, rules) -> np.ndarray:
-        """Return the units of curvature and gradient; release the votes for medians.
-
-        Only the signs of the noisy sums of votes are used.
-        """
+        """Return units of curvature and gradient; signs of votes alone are used."""
         clips = np.array(self.clip_norms, dtype=np.float64)
         wanted = np.flatnonzero(np.isnan(clips))
         if not len(wanted):
@@ -488,8 +477,7 @@ class PersonalModels(UserModels):
     def predict(self, features, codes: np.ndarray, components: np.ndarray):
         """Predict rows of several users, with bits independent of other rows.
 
-        ``features(rows)`` returns the features of a slice of rows; `codes`, (n_rows,),
-        are their users; `components` is U'.
+        ``features(rows)`` returns the features of a slice of rows, of users `codes`.
         """
         predicted = np.empty(len(codes))
         size = max(1, _PART_NUMBERS // max(components.shape[1], 1))

@@ -82,8 +82,7 @@ class Units(NamedTuple):
 class StandardRows(NamedTuple):
     """A map to standardized regressors, of which the last is a constant, and targets.
 
-    `limits`, `center` and `scale` are of the chosen `columns`, of which the last ones
-    are the targets. Regressors are columns of the `basis`, made of chosen features.
+    `limits`, `center` and `scale` are of the chosen `columns`; targets are last.
     """
 
     columns: np.ndarray
@@ -170,10 +169,7 @@ def residual_rows(block, standard, radius, coefficients, reach, far) -> tuple:
 
 
 class RowMean(Statistic):
-    """One release: a mean over rows, of which each moves it by at most `moved`.
-
-    `more` are arguments of the Gaussian mechanism.
-    """
+    """One release: a mean over rows, of which each moves it by at most `moved`."""
 
     def __init__(self, name: str, n_samples: int, moved: float, shape, **more) -> None:
         self.name, self.n_samples = name, n_samples
@@ -241,10 +237,7 @@ def _votes_above(blocks, limits: np.ndarray) -> np.ndarray:
 
 
 class BoxMeans(RowMean):
-    """Means of columns in a public box, shrunk to its middle.
-
-    `likely` is their prior deviation in half-widths; None to estimate it.
-    """
+    """Means in a box, shrunk to its middle; `likely` is a prior deviation, or None."""
 
     def __init__(self, n: int, box: Box, name: str, likely=None) -> None:
         self.box, self.likely, k = box, likely, len(box.low)
@@ -310,10 +303,7 @@ _SCORE_WEIGHT = 0.5
 
 
 class ResidualMoments(RowMean):
-    """Means of scores and their second moments, which cost nothing besides.
-
-    `order` counts the regressors, with the constant.
-    """
+    """Means of scores of `order` regressors, and second moments, which are free."""
 
     def __init__(self, n: int, order: int, n_targets: int, name: str) -> None:
         self._order, shape = order, (n_targets, order + order * (order + 1) // 2)
@@ -1170,10 +1160,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self.coef_std_ = self._contrasts()[1]
 
     def _contrasts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients (k, p) and standard errors; NaN if hidden by noise.
-
-        Those of one-hot columns are about the mean over their levels.
-        """
+        """Return coefficients (k, p), or effects of levels, and errors; or NaN."""
         stop, seen = self.n_features_in_, ~self.unseen_features_
         rows, shares, fixed = np.eye(stop), np.zeros(stop), np.zeros(stop)
         shares[seen] = np.maximum(self.moment_[-1, : int(seen.sum())], 1e-9)
