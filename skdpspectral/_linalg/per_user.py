@@ -274,47 +274,17 @@ def padded_heights(counts: np.ndarray) -> np.ndarray:
     return np.where(counts > _LARGEST_PADDED, counts, padded)
 
 
-@dataclass(frozen=True)
-class Level:
-    r"""Penalty of users' intercepts c: ridge times :math:`(c - prior)^2`.
-
-    With c minimized out, it is one more row: :math:`\sqrt{m \lambda / (m + \lambda)}`
-    times the means.
-    """
-
-    prior: float = 0.0
-    ridge: float = 0.0
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows that the penalty adds to each user's rows."""
-        return int(self.ridge > 0.0)
-
-    def weights(self, counts: np.ndarray) -> np.ndarray:
-        """Return the weight of the additional row, given counts of rows."""
-        return np.sqrt(counts * self.ridge / (counts + self.ridge))
-
-    def intercepts(self, levels: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return intercepts: shrunk means of the remaining targets."""
-        if not self.n_rows:
-            return levels
-        share = counts / (counts + self.ridge)
-        return self.prior + share * (levels - self.prior)
-
-
-_FREE = Level()
-
-
 class GroupedRows:
-    """Rows and targets grouped by user, in zero-padded blocks.
+    r"""Rows and targets grouped by user, in zero-padded blocks.
 
-    `codes` are user numbers from 0, in any order. With `center`, each user's means are
-    subtracted from rows and targets; `scale` divides features; `level` is the penalty
-    of intercepts, which requires `center`. `X_means`, unscaled, and `y_means` are the
-    means per user, or None.
+    `codes` are user numbers from 0, in any order; `scale` divides features. With
+    `center`, each user's means are subtracted from rows and targets. `X_means`,
+    unscaled, and `y_means` are these means, or None. `level` is the `prior` and `ridge`
+    of a penalty of intercepts c, ridge times :math:`(c - prior)^2`: with c minimized
+    out, it is one more row, :math:`\sqrt{m \lambda / (m + \lambda)}` times the means.
     """
 
-    def __init__(self, X, y, codes, n_users, *, center=False, scale=None, level=_FREE):
+    def __init__(self, X, y, codes, n_users, *, center=False, scale=None, level=(0, 0)):
         self._X, self._y = X, np.asarray(y, dtype=np.float64)
         self.n_users, self.n_features = n_users, X.shape[1]
         self.counts = np.bincount(codes, minlength=n_users)
@@ -322,7 +292,8 @@ class GroupedRows:
         grouped = bool(np.all(codes[1:] >= codes[:-1]))
         # Stable: a user's rows keep their order, whoever else is there.
         self._order = None if grouped else np.argsort(codes, kind="stable")
-        self.level = level if center else _FREE
+        self._prior, self._ridge = level if center else (0.0, 0.0)
+        self.has_level = self._ridge > 0.0
         self._scale: np.ndarray | None = None
         self.X_means: np.ndarray | None = None
         self.y_means: np.ndarray | None = None
@@ -334,7 +305,7 @@ class GroupedRows:
 
     def _split_users(self) -> list[tuple[int, np.ndarray]]:
         """Split users into (height, codes), each of at most one block of numbers."""
-        heights = padded_heights(self.counts + self.level.n_rows)
+        heights = padded_heights(self.counts + self.has_level)
         order = np.argsort(heights, kind="stable")
         levels, firsts = np.unique(heights[order], return_index=True)
         blocks = []
@@ -359,7 +330,7 @@ class GroupedRows:
     def _load(self, height: int, users: np.ndarray) -> Block:
         """Read, center, scale and pad the rows of some users."""
         counts, starts = self.counts[users], self._starts[users]
-        full = bool(np.all(counts == height)) and not self.level.n_rows
+        full = bool(np.all(counts == height)) and not self.has_level
         consecutive = users[-1] - users[0] == len(users) - 1
         if full and self._order is None and consecutive and np.all(np.diff(users) > 0):
             rows = slice(starts[0], starts[0] + height * len(users))
@@ -380,25 +351,30 @@ class GroupedRows:
             beyond = np.arange(height) >= counts[:, None]
             y = y.copy()
             X[beyond], y[beyond] = 0.0, 0.0
-        if self.level.n_rows and self.X_means is not None:
+        if self.has_level and self.X_means is not None:
             self._add_levels(X, y, counts, users)
         return Block(X, y, counts, users)
 
     def _add_levels(self, X, y, counts, users: np.ndarray) -> None:
         """Write the row of the intercept's penalty after each user's own rows."""
-        weights = self.level.weights(counts)
+        weights = np.sqrt(counts * self._ridge / (counts + self._ridge))
         means = self.X_means[users]
         means = means if self._scale is None else means / self._scale
         last = np.arange(len(users)), counts
         X[last] = weights[:, None] * means
-        y[last] = weights * (self.y_means[users] - self.level.prior)
+        y[last] = weights * (self.y_means[users] - self._prior)
 
     @quietly
     def intercepts(self, means: np.ndarray) -> np.ndarray:
         """Return users' intercepts, given predictions `means` at their mean rows."""
         if self.y_means is None:
             return np.zeros(self.n_users)
-        return self.level.intercepts(self.y_means - means, self.counts)
+        levels = self.y_means - means
+        if not self.has_level:
+            return levels
+        # Shrunk means of the remaining targets.
+        share = self.counts / (self.counts + self._ridge)
+        return self._prior + share * (levels - self._prior)
 
     def blocks(self) -> Iterator[Block]:
         if self._kept is not None:
@@ -433,17 +409,14 @@ class GroupedRows:
 
 def column_scales(rows: GroupedRows, n_jobs=None) -> np.ndarray:
     """Return the root mean square of each feature over rows; 1 if it is zero."""
-    total = np.zeros(rows.n_features)
-    for part in rows.map(lambda block: _squares(block, rows.level), n_jobs):
-        total += part
+
+    def squares(block: Block) -> np.ndarray:
+        found = np.square(block.X).sum(axis=(0, 1))
+        if rows.has_level:  # without the row of the penalty
+            last = block.X[np.arange(len(block)), block.counts]
+            found -= np.square(last).sum(axis=0)
+        return np.maximum(found, 0.0)
+
+    total = sum(rows.map(squares, n_jobs), np.zeros(rows.n_features))
     scale = np.sqrt(total / max(int(rows.counts.sum()), 1))
     return np.where(scale > 0.0, scale, 1.0)
-
-
-def _squares(block: Block, level: Level) -> np.ndarray:
-    """Sum squares of each feature over a block's rows, without the penalty's rows."""
-    squares = np.square(block.X).sum(axis=(0, 1))
-    if level.n_rows:
-        last = block.X[np.arange(len(block)), block.counts]
-        squares -= np.square(last).sum(axis=0)
-    return np.maximum(squares, 0.0)

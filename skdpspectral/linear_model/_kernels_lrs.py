@@ -521,29 +521,21 @@ def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
 _REPAIR_EVERY, _REPAIR_SHARE = 10, 0.2
 
 
-class UserParameters:
-    """Parameters of all users as in ``LocalFit``, and their next steps of pursuit."""
-
-    def __init__(self, n_users: int, rank: int, sparsity: int) -> None:
-        self.weights = np.zeros((n_users, rank))
-        self.support = np.tile(np.arange(sparsity), (n_users, 1))
-        self.sparse = np.zeros((n_users, sparsity))
-        self.loss, self.step = np.full(n_users, np.inf), np.ones(n_users)
-
-    def write(self, users, fit: LocalFit) -> None:
-        """Store the fit of a block."""
-        self.weights[users], self.support[users] = fit.weights, fit.support
-        self.sparse[users], self.loss[users] = fit.sparse, fit.loss
-
-
 class AlternatingSolver:
-    """State of the alternation: the users' parameters, and the rules of their fits."""
+    """Parameters of all users as in ``LocalFit``, their next steps, and their rules."""
 
     def __init__(self, rows: GroupedRows, rules, n_jobs=None):
         self.rows, self.rules = rows, rules
-        self._n_jobs, self._factor = n_jobs, None
-        shape = rows.n_users, len(rules.prior), rules.sparsity
-        self.users = UserParameters(*shape)
+        self._n_jobs, self._factor, n_users = n_jobs, None, rows.n_users
+        self.weights = np.zeros((n_users, len(rules.prior)))
+        self.support = np.tile(np.arange(rules.sparsity), (n_users, 1))
+        self.sparse = np.zeros((n_users, rules.sparsity))
+        self.loss, self.step = np.full(n_users, np.inf), np.ones(n_users)
+
+    def _write(self, users, fit: LocalFit) -> None:
+        """Store the fit of a block."""
+        self.weights[users], self.support[users] = fit.weights, fit.support
+        self.sparse[users], self.loss[users] = fit.sparse, fit.loss
 
     def _sum(self, part: Callable, *shape: int) -> np.ndarray:
         """Return the sum over blocks of a function of a block."""
@@ -585,42 +577,42 @@ class AlternatingSolver:
             gradient = self._local_steps(U, first=iteration == 1)
             U, move = self._move(U, gradient)
             if not self.rules.fixed:  # weights shrink to their mean
-                mean = self.users.weights.mean(axis=0)
+                mean = self.weights.mean(axis=0)
                 self.rules = replace(self.rules, prior=mean)
             if iteration % _REPAIR_EVERY == 0 and self.rules.sparsity:
                 self._repair(U)
             if progress(iteration, move) or move <= tol:
                 break
-        self.fit_anew(U, cold_fit)
+        self.fit_anew(U)
         return U, iteration, bool(move <= tol)
 
     def _local_steps(self, U: np.ndarray, first: bool) -> np.ndarray:
         """Improve all users at U and return sum_i X_i' e_i w_i'."""
-        users, rules = self.users, self.rules
+        rules = self.rules
 
         def part(block: Block):
             own, scores = block.users, shared_scores(block, U)
-            support, allowed = users.support[own], rules.allowed(block.counts)
+            support, allowed = self.support[own], rules.allowed(block.counts)
             allowed = 0 * allowed if first else allowed
             fit = least_squares(block, scores, support, allowed, rules)
             if rules.sparsity:
-                given = block, scores, rules, 1, fit, users.step[own]
-                fit, users.step[own], gradient = pursue(*given)
+                given = block, scores, rules, 1, fit, self.step[own]
+                fit, self.step[own], gradient = pursue(*given)
             else:
                 gradient = residual_gradients(block, fit.residual)
-            users.write(own, fit)
+            self._write(own, fit)
             return gradient.T @ fit.weights
 
         return self._sum(part, *U.shape)
 
     def _move(self, U: np.ndarray, gradient: np.ndarray):
         """Take the shared step; return the new U and how far it moved."""
-        new = U + self.shared_step(self.users.weights, gradient)
+        new = U + self.shared_step(self.weights, gradient)
         if self.rules.fixed:
             length = max(np.linalg.norm(new), np.finfo(float).tiny)
             return new, np.linalg.norm(new - U) / length
         new, R = positive_qr(new)
-        self.users.weights[:] = self.users.weights @ R.T
+        self.weights[:] = self.weights @ R.T
         return new, float(np.linalg.norm(new - U @ (U.T @ new)))
 
     def shared_step(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -690,15 +682,15 @@ class AlternatingSolver:
             totals[block.users] = np.square(block.y).sum(axis=1)
 
         self.rows.map(part, self._n_jobs)
-        losses = self.users.loss / np.maximum(totals, np.finfo(float).tiny)
+        losses = self.loss / np.maximum(totals, np.finfo(float).tiny)
         worst = np.argsort(-losses, kind="stable")
         chosen = np.zeros(self.rows.n_users, dtype=bool)
         chosen[worst[: int(np.ceil(_REPAIR_SHARE * len(worst)))]] = True
         self.fit_anew(U, _greedy_fit, chosen)
 
-    def fit_anew(self, U, fresh: Callable, chosen=None, known=True) -> None:
+    def fit_anew(self, U, fresh=cold_fit, chosen=None, known=True) -> None:
         """Fit some users, or all, from scratch; if they are `known`, keep the best."""
-        users, rules = self.users, self.rules
+        rules = self.rules
 
         def part(block):
             if chosen is not None:
@@ -708,12 +700,12 @@ class AlternatingSolver:
             own, scores = block.users, shared_scores(block, U)
             fit = fresh(block, scores, rules)
             if known:
-                carried = users.weights[own], users.support[own], users.sparse[own]
+                carried = self.weights[own], self.support[own], self.sparse[own]
                 carried = carried_fit(block, scores, *carried, rules)
                 better = fit.loss < carried.loss
                 fit = fit.where(better, carried)
-                users.step[own] = np.where(better, 1.0, users.step[own])
-            users.write(own, fit)
+                self.step[own] = np.where(better, 1.0, self.step[own])
+            self._write(own, fit)
 
         self.rows.map(part, self._n_jobs)
 
@@ -723,10 +715,3 @@ def _finite(array: np.ndarray) -> np.ndarray:
     if not np.isfinite(array).all():
         raise np.linalg.LinAlgError("numbers are out of the range of float64")
     return array
-
-
-def solve_users(rows: GroupedRows, U: np.ndarray, rules, n_jobs=None) -> UserParameters:
-    """Fit every user beside given directions U, from that user's rows alone."""
-    solver = AlternatingSolver(rows, rules, n_jobs)
-    solver.fit_anew(U, cold_fit, known=False)
-    return solver.users

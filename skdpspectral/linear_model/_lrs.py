@@ -210,7 +210,7 @@ class SharedModel:
     intercept: float = 0.0
     n_iter: int = 1
     converged: bool = True
-    users: _kernels_lrs.UserParameters | None = None
+    users: _kernels_lrs.AlternatingSolver | None = None
 
     @property
     def components(self) -> np.ndarray:
@@ -263,8 +263,8 @@ class ExactDirections(Statistic):
         solver = _kernels_lrs.AlternatingSolver(rows, self.rules, self.n_jobs)
         found = solver.fit(solver.start(start), self.max_iter, self.tol, progress.step)
         U, n_iter, converged = found
-        weights = solver.users.weights.mean(axis=0)
-        model = SharedModel(U, scale, weights, 0.0, n_iter, converged, solver.users)
+        weights = solver.weights.mean(axis=0)
+        model = SharedModel(U, scale, weights, 0.0, n_iter, converged, solver)
         if rows.y_means is None:
             return model
         # The mean over users of the intercept that suits the shared coefficients.
@@ -397,8 +397,7 @@ class SharedDirections(Statistic):
         wanted = np.flatnonzero(np.isnan(clips))
         if not len(wanted):
             return clips
-        counts = self._counts(rows, U, rules)[wanted]
-        each = range(len(wanted))
+        counts, each = self._counts(rows, U, rules)[wanted], range(len(wanted))
 
         def margins(places):
             return counts[each, places] - 0.5 * counts[:, -1]
@@ -417,9 +416,9 @@ class SharedDirections(Statistic):
     def _placed(self, block, rows, U, rules) -> np.ndarray:
         """Count the users of a block between the norms on the grid."""
         points = _norm_at(np.arange((1 << _BISECTIONS) + 1))
-        counts, size = np.zeros((2, len(points) + 1), dtype=np.int64), self._n_curvature
+        counts = np.zeros((2, len(points) + 1), dtype=np.int64)
         for moments in self._answers(block, rows, U, rules):
-            parts = moments[:, :size], moments[:, size:]
+            parts = np.split(moments, [self._n_curvature], axis=1)
             for count, vectors in zip(counts, parts, strict=True):
                 # What is not a number lies beyond all of them.
                 places = np.searchsorted(points, per_user.norms(vectors))
@@ -875,7 +874,8 @@ class LRSRegressor(
     def _models_beside(self, rows, index, U, rules, users=None) -> PersonalModels:
         """Fit users, unless already fitted, from their own rows and U alone."""
         if users is None:
-            users = _kernels_lrs.solve_users(rows, U, rules, self.n_jobs)
+            users = _kernels_lrs.AlternatingSolver(rows, rules, self.n_jobs)
+            users.fit_anew(U, known=False)
         with np.errstate(all="ignore"):
             sparse = users.sparse / self.scale_[users.support]
         own = users.weights, users.support, sparse, np.zeros(rows.n_users)
@@ -995,10 +995,10 @@ class LRSRegressor(
 
     def _user_rows(self, table, y, index, scale) -> per_user.GroupedRows:
         """Return rows by user, with their intercepts taken out if there are any."""
-        own = self._intercept() or UserIntercept()
-        level = per_user.Level(own.prior or 0.0, float(own.ridge))
-        center = self._intercept() is not None
-        return rows_by_user(table, y, index, scale=scale, center=center, level=level)
+        own, how = self._intercept(), {"scale": scale}
+        if own is not None:
+            how |= {"center": True, "level": (own.prior or 0.0, float(own.ridge))}
+        return rows_by_user(table, y, index, **how)
 
     def _read_like_fit(self, X, users) -> tuple[UserTable, np.ndarray]:
         table = read_users(self, X, users, self.user_feature, reset=False)

@@ -320,7 +320,7 @@ def test_the_total_loss_falls_from_step_to_step():
     alternating, losses = alternation(tasks), []
 
     def note(iteration, move):
-        losses.append(alternating.users.loss.sum())
+        losses.append(alternating.loss.sum())
 
     # Until the first repair, which evaluates some users at a newer U than others.
     alternating.fit(tasks.U, 9, 0.0, note)

@@ -109,7 +109,7 @@ def compare(rng, d, m, rank, sparsity):
     scale = rng.uniform(0.5, 2.0, d) if rng.random() < 0.5 else None
     options = {"center": bool(rng.random() < 0.5), "scale": scale}
     if rng.random() < 0.5:
-        options["level"] = per_user.Level(rng.uniform(-3, 3), rng.uniform(0.1, 9.0))
+        options["level"] = rng.uniform(-3, 3), rng.uniform(0.1, 9.0)
     with np.errstate(all="ignore"):
         alone = arranged(rng, [user], "rows", options)
         expected = numbers_of(alone, 0, rules, U)
