@@ -16,7 +16,6 @@ new fits of the users with the largest errors.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -27,8 +26,8 @@ from scipy import linalg
 from .._linalg import per_user
 from .._linalg.per_user import Block, GroupedRows
 
-# Numbers of the Gram matrices that are in memory together.
-_GRAM_NUMBERS = 1 << 21
+# Numbers of contributions, or of Gram matrices, that are in memory together.
+_PART_NUMBERS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -108,14 +107,12 @@ def least_squares(
 ) -> LocalFit:
     """Fit w and b on the leading `allowed` features of given supports."""
     # Gram matrices of many columns are larger than the rows: of a few users at a time.
-    size = max(1, _GRAM_NUMBERS // (scores.shape[1] + support.shape[1] + 1) ** 2)
-    if len(scores) <= size:
-        return _least_squares(block, scores, support, allowed, rules)
-    fits = []
-    for start in range(0, len(scores), size):
-        p = slice(start, start + size)
-        own = block.take(p), scores[p], support[p], allowed[p]
-        fits.append(_least_squares(*own, rules))
+    fits = [
+        _least_squares(block.take(p), scores[p], support[p], allowed[p], rules)
+        for p in slices_of(block, (scores.shape[1] + support.shape[1] + 1) ** 2)
+    ]
+    if len(fits) == 1:
+        return fits[0]
     return LocalFit(*map(np.concatenate, zip(*fits, strict=True)))
 
 
@@ -396,18 +393,11 @@ def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
 
 def packed_outer(weights: np.ndarray) -> np.ndarray:
     """Packed w w' of each user, of shape (n_users, r (r + 1) / 2)."""
-    size = weights.shape[1]
-    out = per_user.empty_stack(len(weights), n_packed(size))
-    for row, place in enumerate(_packed_rows(size)):
-        np.multiply(weights[:, row:], weights[:, row, None], out=out[:, place])
-        out[:, place.start + 1 : place.stop] *= np.sqrt(2.0)
+    rows, columns = np.triu_indices(weights.shape[1])
+    out = per_user.empty_stack(len(weights), len(rows))
+    np.multiply(weights[:, rows], weights[:, columns], out=out)
+    out *= np.where(rows == columns, 1.0, np.sqrt(2.0))
     return out
-
-
-def _packed_rows(size: int) -> list[slice]:
-    """Return the places of the rows of a packed upper triangle."""
-    starts = np.cumsum([0, *range(size, 0, -1)])
-    return list(itertools.starmap(slice, itertools.pairwise(starts)))
 
 
 def packed_grams(block: Block, factors=1.0, out=None) -> np.ndarray:
@@ -418,13 +408,9 @@ def packed_grams(block: Block, factors=1.0, out=None) -> np.ndarray:
     # entry, which takes longer than the other triangle.
     again = per_user.joined([block.X])
     grams = per_user.products(again, block.X, transpose_left=True)
-    beside = factors * np.sqrt(2.0)
-    places = _packed_rows(d)
-    for row, place in enumerate(places):
-        np.multiply(grams[:, row, row:], beside, out=out[:, place])
-    diagonal = np.diagonal(grams, axis1=1, axis2=2)
-    out[:, [place.start for place in places]] = diagonal * factors
-    return out
+    rows, columns = np.triu_indices(d)
+    factors = factors * np.where(rows == columns, 1.0, np.sqrt(2.0))
+    return np.multiply(grams[:, rows, columns], factors, out=out)
 
 
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:
@@ -441,10 +427,6 @@ def positive_qr(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Q, R = np.linalg.qr(U)
     signs = np.where(np.diagonal(R) < 0.0, -1.0, 1.0)
     return Q * signs, R * signs[:, None]
-
-
-# Numbers of the contributions that are in memory together.
-_PART_NUMBERS = 1 << 18
 
 
 def n_packed(size: int) -> int:
