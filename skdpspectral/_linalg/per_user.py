@@ -36,9 +36,6 @@ _TINY = float(np.finfo(np.float64).tiny)
 # Relative ridge that keeps collinear columns from dividing by zero.
 _JITTER = 1e-13
 
-# Up to so many largest values, repeated maxima are faster than a sort.
-_FEW = 8
-
 
 def _stride(shape: tuple[int, ...]) -> int:
     """Return the distance, in numbers, from one user's array to the next."""
@@ -226,8 +223,6 @@ def among_largest(values: np.ndarray, k: int) -> np.ndarray:
 
 def largest(values: np.ndarray, k: int) -> np.ndarray:
     """Return the indices of each row's k largest values, sorted; overwrites values."""
-    if k > _FEW:
-        return np.argsort(-values, axis=1, kind="stable")[:, :k]
     rows = np.arange(len(values))
     out = np.empty((len(values), k), dtype=np.intp)
     for j in range(k):

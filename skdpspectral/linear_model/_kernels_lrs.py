@@ -377,8 +377,6 @@ _CG_STEPS, _CG_ENOUGH = 4, 0.03
 # Rows that the preconditioner is made from, and features that it is worth it for.
 _MEAN_GRAM_ROWS = 1 << 17
 _MEAN_GRAM_FEATURES = 2048
-# Numbers that stay in the cache between two products.
-_CACHED_NUMBERS = 1 << 16
 
 
 def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
@@ -625,16 +623,9 @@ class AlternatingSolver:
 
         def part(block):
             own = weights[block.users]
-            moved = (own @ direction.T)[:, :, None]
-            curved = np.empty((len(own), block.X.shape[2]))
-            # A few users at a time: their rows are still in the cache when read again.
-            size = max(1, _CACHED_NUMBERS // max(1, block.X[0].size))
-            for start in range(0, len(block), size):
-                some = slice(start, start + size)
-                seen = block.X[some] @ moved[some]
-                transposed = block.X[some].transpose(0, 2, 1)
-                np.matmul(transposed, seen, out=curved[some, :, None])
-            return curved.T @ own
+            seen = block.X @ (own @ direction.T)[:, :, None]
+            curved = block.X.transpose(0, 2, 1) @ seen
+            return curved[:, :, 0].T @ own
 
         return self._sum(part, *direction.shape)
 

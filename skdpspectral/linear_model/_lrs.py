@@ -680,10 +680,6 @@ class LRSRegressor(
 
     # -- what parameters mean ------------------------------------------------------
 
-    def _is_fixed(self) -> bool:
-        """Return whether all weights are one, and users have none of their own."""
-        return self.shared_weights == "fixed"
-
     def _own_solver(self) -> PrivateRounds | Alternation:
         if isinstance(self.solver, str):
             return PrivateRounds() if self._is_private() else Alternation()
@@ -700,7 +696,7 @@ class LRSRegressor(
         """Refuse combinations of individually valid parameters."""
         super()._check_parameters()
         private, solver = self._is_private(), self._own_solver()
-        fixed, rank = self._is_fixed(), self.n_components
+        fixed, rank = self.shared_weights == "fixed", self.n_components
         rounds = isinstance(solver, PrivateRounds)
         kept, given = rounds and not solver.n_rounds, not isinstance(solver.init, str)
         is_switch = isinstance(self.fit_intercept, (bool, np.bool_))
@@ -745,7 +741,7 @@ class LRSRegressor(
         solver = self._own_solver()
         shape = (min(int(self.n_components), n_features), n_features)
         if isinstance(solver.init, str):
-            if self._is_fixed():
+            if self.shared_weights == "fixed":
                 return np.zeros(shape[::-1])
             return None if isinstance(solver, PrivateRounds) else solver.init
         start = _numbers(solver.init, "init")
@@ -754,13 +750,14 @@ class LRSRegressor(
                 "init of solver must be a string, or finite numbers of shape "
                 f"(n_components, n_features) = {shape}"
             )
-        if self._is_fixed():  # a central model, of any length
+        if self.shared_weights == "fixed":  # a central model, of any length
             return start.T.copy()
         return _kernels_lrs.positive_qr(start.T)[0]
 
     def _rules(self, n_features: int, prior=None) -> _kernels_lrs.LocalRules:
         """Return the rules of users' fits; without a prior, that is public."""
-        fixed, rank = self._is_fixed(), min(int(self.n_components), n_features)
+        rank = min(int(self.n_components), n_features)
+        fixed = self.shared_weights == "fixed"
         most = n_features if self.sparsity is None else int(self.sparsity)
         return _kernels_lrs.LocalRules(
             sparsity=min(most, n_features),
