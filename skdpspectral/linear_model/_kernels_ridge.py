@@ -27,18 +27,12 @@ class Moment(NamedTuple):
     n_samples: int
 
 
-def moment_of(matrix, n_features: int, spread, cross_spread, n_samples) -> Moment:
+def moment_of(matrix, n_features: int, *noise) -> Moment:
     """Split the moment of features, targets and a constant."""
     last = len(matrix) - 1
     inputs, targets = np.r_[:n_features, last], np.arange(n_features, last)
-    return Moment(
-        matrix[np.ix_(inputs, inputs)],
-        matrix[np.ix_(inputs, targets)],
-        np.diag(matrix)[targets],
-        spread,
-        cross_spread,
-        n_samples,
-    )
+    parts = (matrix[np.ix_(inputs, each)] for each in (inputs, targets))
+    return Moment(*parts, np.diag(matrix)[targets], *noise)
 
 
 # Least eigenvalue that is inverted, over the largest one.
@@ -104,9 +98,13 @@ def chosen(
     infinite. With `alike`, targets are scores of classes, of which only the order
     matters: all is common, and the best floor is used if none is better than zeros.
     """
-    found, constant = _constants(moment)
+    found, cross = np.zeros(moment.cross.shape), moment.cross[-1]
+    with np.errstate(all="ignore"):  # models without features, shrunk to 0
+        share = moment.cross_spread / np.abs(cross)
+        left = np.nan_to_num(np.maximum(1.0 - share**2 - _CAUTION * share, 0.0))
+    found[-1] = left * cross
     pooled = (lambda v: np.broadcast_to(v.sum(), v.shape)) if alike else np.asarray
-    constant = pooled(constant)
+    constant = pooled(-(found[-1] ** 2))
     best = np.full(len(constant), np.inf) if alike else constant.copy()
     at = np.full(len(best), np.inf)
     if not alike:  # scales may be far too small
@@ -174,16 +172,6 @@ def _posterior_means(moment: Moment, vectors, kept, kinds, alike) -> np.ndarray:
             variances = np.bincount(kinds, second) / counts
         found[:, group] = mean
     return found
-
-
-def _constants(moment: Moment) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shrunk constants of models without features, and their risks."""
-    found, cross = np.zeros(moment.cross.shape), moment.cross[-1]
-    with np.errstate(all="ignore"):
-        share = moment.cross_spread / np.abs(cross)
-        kept = np.nan_to_num(np.maximum(1.0 - share**2 - _CAUTION * share, 0.0))
-    found[-1] = kept * cross
-    return found, -(found[-1] ** 2)
 
 
 def _risk(moment, values, inverse, solution, terms, pooled):

@@ -759,14 +759,11 @@ class LRSRegressor(
         rank = min(int(self.n_components), n_features)
         fixed = self.shared_weights == "fixed"
         most = n_features if self.sparsity is None else int(self.sparsity)
-        return _kernels_lrs.LocalRules(
-            sparsity=min(most, n_features),
-            ridge_shared=float(self.ridge_shared),
-            ridge_sparse=float(self.ridge_sparse),
-            prior=np.full(rank, float(fixed)) if prior is None else prior,
-            fixed=fixed,
-            free=most >= n_features and self.ridge_sparse > 0.0,
-        )
+        prior = np.full(rank, float(fixed)) if prior is None else prior
+        ridges = float(self.ridge_shared), float(self.ridge_sparse)
+        free = most >= n_features and ridges[1] > 0.0
+        given = min(most, n_features), *ridges, prior, fixed
+        return _kernels_lrs.LocalRules(*given, free=free)
 
     def _statistic(self, n_features: int) -> ExactDirections | SharedDirections:
         solver, rules = self._own_solver(), self._rules(n_features)
@@ -776,12 +773,9 @@ class LRSRegressor(
         n_releases = int(solver.n_rounds) if len(rules.prior) else 0
         spectral = isinstance(solver.init, str) and not rules.fixed
         norms = solver.curvature_clip_norm, solver.gradient_clip_norm
-        return SharedDirections(
-            *users,
-            n_releases,
-            release_start=n_releases > 0 and spectral,
-            clip_norms=tuple(None if norm is None else float(norm) for norm in norms),
-        )
+        clip_norms = tuple(None if norm is None else float(norm) for norm in norms)
+        released = n_releases > 0 and spectral
+        return SharedDirections(*users, n_releases, released, clip_norms)
 
     def _n_beside(self) -> int:
         return len(self._columns_beside())

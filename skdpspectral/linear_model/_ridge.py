@@ -420,7 +420,7 @@ class RegressionMoments(Combination):
     """
 
     def __init__(
-        self, shape, mu, *, boxes, target_units, square, intervals, blocks, basis
+        self, shape, mu, boxes, target_units, square, *, intervals, blocks, basis
     ) -> None:
         n_samples, n_features, n_targets = shape
         self.n_samples, self._mu, self.square = n_samples, mu, square
@@ -679,9 +679,8 @@ class RegressionMoments(Combination):
     def _weighted(self, release, rows, found: Fitted, standard, radius) -> Any:
         """Release scores, and those of far rows; return what intervals are made of."""
         inputs, targets = standard.inputs, standard.columns - self.widths["X"]
-        moment = kernels.moment_of(
-            found.matrix, len(inputs), found.spread, found.cross_spread, self.n_samples
-        )
+        noise = found.spread, found.cross_spread, self.n_samples
+        moment = kernels.moment_of(found.matrix, len(inputs), *noise)
         blocks = np.append(self.blocks[inputs], -1)
         inverse, hidden = kernels.inverse_within(moment, blocks)
         first, deviations = kernels.first_estimates(moment, inverse)
@@ -780,16 +779,10 @@ class MomentModel(TableEstimator):
             box, square = Box(low, high, n_features, per_feature=True), units.square
             blocks = units.blocks
         target_box, target_units = self._given_of_targets(n_targets)
-        return RegressionMoments(
-            (n_samples, n_features, n_targets),
-            gaussian_mu(*self._budget_of_fit()),
-            boxes=(box, target_box),
-            target_units=target_units,
-            square=square,
-            intervals=intervals,
-            blocks=blocks,
-            basis=self.basis,
-        )
+        shape, boxes = (n_samples, n_features, n_targets), (box, target_box)
+        given = gaussian_mu(*self._budget_of_fit()), boxes, target_units, square
+        how = {"intervals": intervals, "blocks": blocks, "basis": self.basis}
+        return RegressionMoments(shape, *given, **how)
 
     def _unread(self, X, y) -> DeferredRead:
         """Check the form of rows and targets; the shape is that of the targets."""
@@ -861,13 +854,8 @@ class MomentModel(TableEstimator):
 
     def _moment(self) -> kernels.Moment:
         """Return the released moment, of the regressors and the targets in use."""
-        return kernels.moment_of(
-            self.moment_,
-            int(np.sum(self._seen_columns())),
-            self.moment_noise_std_,
-            self.cross_noise_std_,
-            self.n_samples_,
-        )
+        noise = self.moment_noise_std_, self.cross_noise_std_, self.n_samples_
+        return kernels.moment_of(self.moment_, self._seen_columns().sum(), *noise)
 
     def _basis(self) -> kernels.Basis:
         """Return the basis of the fit."""
