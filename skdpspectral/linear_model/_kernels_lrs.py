@@ -69,11 +69,6 @@ class LocalFit(NamedTuple):
     residual: np.ndarray
     n_used: np.ndarray
 
-    @property
-    def features(self) -> np.ndarray:
-        """Features in use, ascending; -1 for unused places."""
-        return used_features(self.support, self.n_used)
-
     def take(self, chosen) -> LocalFit:
         """Return the parameters of some users."""
         return LocalFit(*(value[chosen] for value in self))
@@ -262,7 +257,8 @@ def _moves(block, gradient, rest, fit, step, rules):
     np.copyto(size, -1.0, where=~(size < np.inf))
     support = per_user.largest(size, rules.sparsity)
     features = used_features(support, rules.allowed(block.counts))
-    return support, np.flatnonzero((features != fit.features).any(axis=1))
+    before = used_features(fit.support, fit.n_used)
+    return support, np.flatnonzero((features != before).any(axis=1))
 
 
 def thresholding_pursuit(
@@ -526,13 +522,14 @@ class AlternatingSolver:
     def start(self, init) -> np.ndarray:
         """Return the start of a name, or the given array."""
         d, rules = self.rows.n_features, self.rules
-        alone = replace(rules, ridge_shared=0.0, prior=np.zeros(0), fixed=False)
 
         def correlations(block: Block):
             return (block.y[:, None] @ block.X)[:, 0].sum(axis=0)
 
-        def squares_beside_sparse_parts(block: Block):
+        def squares(block: Block):
+            """Return sums of squared correlations beside sparse parts."""
             empty = np.zeros((len(block), 0, block.X.shape[1]))
+            alone = replace(rules, ridge_shared=0.0, prior=np.zeros(0))
             fit = thresholding_pursuit(block, empty, alone, _COLD_STEPS)
             s = (fit.residual[:, None] @ block.X)[:, 0]
             s /= np.maximum(block.counts, 1)[:, None]
@@ -543,14 +540,11 @@ class AlternatingSolver:
             return self.shared_step(np.ones((self.rows.n_users, 1)), right[:, None])
         if not isinstance(init, str):
             return init
-        total = self._sum(squares_beside_sparse_parts, d, d)
-        return leading_directions(total, len(rules.prior))
+        return leading_directions(self._sum(squares, d, d), len(rules.prior))
 
     # -- the alternation -----------------------------------------------------------
 
-    def fit(
-        self, U: np.ndarray, max_iter: int, tol: float, progress: Callable
-    ) -> tuple[np.ndarray, int, bool]:
+    def fit(self, U, max_iter: int, tol: float, progress: Callable) -> tuple:
         """Return U, the number of iterations, and whether U moved by at most `tol`."""
         move, iteration = np.inf, 0
         for iteration in range(1, max_iter + 1):
@@ -650,6 +644,7 @@ class AlternatingSolver:
     def _repair(self, U: np.ndarray) -> None:
         """Refit the users with the largest errors, and keep improvements."""
         totals = np.zeros(self.rows.n_users)
+        chosen = np.zeros(self.rows.n_users, dtype=bool)
 
         def part(block):
             totals[block.users] = np.square(block.y).sum(axis=1)
@@ -657,7 +652,6 @@ class AlternatingSolver:
         self.rows.map(part, self._n_jobs)
         losses = self.loss / np.maximum(totals, np.finfo(float).tiny)
         worst = np.argsort(-losses, kind="stable")
-        chosen = np.zeros(self.rows.n_users, dtype=bool)
         chosen[worst[: int(np.ceil(_REPAIR_SHARE * len(worst)))]] = True
         self.fit_anew(U, _greedy_fit, chosen)
 

@@ -430,8 +430,7 @@ class RegressionMoments(Combination):
         self.blocks = blocks
         # Public bounds of all columns, infinite if there are none.
         self._edges = np.full((2, n_features + n_targets), [[-np.inf], [np.inf]])
-        places = slice(n_features), slice(n_features, None)
-        for place, box in zip(places, boxes, strict=True):
+        for box, place in zip(boxes, np.s_[:n_features, n_features:], strict=True):
             if box is not None:
                 self._edges[:, place] = box.low, box.high
         parts, shares = self._parts_of_units()
@@ -445,27 +444,24 @@ class RegressionMoments(Combination):
             self.others = square - float(expanded.sum())
         given = expanded, self.others, n_targets, n_samples * reach
         self.basis = kernels.chosen_basis(basis, *given)
-        width = len(self.basis.sources())
-        self.n_columns = width + n_targets
+        self.n_columns = len(self.basis.sources()) + n_targets
         self.moment = joint_moment(n_samples, self.n_columns)
         shape = n_samples, n_features + 1, n_targets
         names = ("scores", "far_scores") if intervals else ()
         self.scores = {name: ResidualMoments(*shape, name) for name in names}
-        regression: Statistic = self.moment
+        parts["moment"] = self.moment
         if intervals:
             both = {"moment": self.moment, **self.scores}
-            regression = Combination(both, _INTERVAL_SHARES)
-        parts["moment"] = regression
+            parts["moment"] = Combination(both, _INTERVAL_SHARES)
         # What is released alone where public numbers say that nothing else is found.
-        self.location = self._constant_model(mu)
+        hopeless = self._is_hopeless(parts, shares)
+        self.location = self._constant_model(mu) if hopeless else None
         instead = self._constant_model(reach)
-        if self.location is not None and self._is_hopeless(parts, shares):
+        if self.location is not None:
             parts, shares = {"location": self.location}, {"location": 1.0}
-        else:
-            self.location = None
-            if instead is not None and "y" in parts:
-                # Without a target, its location is worth more than any moment.
-                parts["moment"] = Choice("regression", regression, instead)
+        elif instead is not None and "y" in parts:
+            # Without a target, its location is worth more than any moment.
+            parts["moment"] = Choice("regression", parts["moment"], instead)
         super().__init__(parts, shares)
 
     # -- what is public ----------------------------------------------------------------
