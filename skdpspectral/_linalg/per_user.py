@@ -347,17 +347,14 @@ class GroupedRows:
             y = y.copy()
             X[beyond], y[beyond] = 0.0, 0.0
         if self.has_level and self.X_means is not None:
-            self._add_levels(X, y, counts, users)
+            # The row of the intercept's penalty is after each user's own rows.
+            weights = np.sqrt(counts * self._ridge / (counts + self._ridge))
+            means = self.X_means[users]
+            means = means if self._scale is None else means / self._scale
+            last = np.arange(len(users)), counts
+            X[last] = weights[:, None] * means
+            y[last] = weights * (self.y_means[users] - self._prior)
         return Block(X, y, counts, users)
-
-    def _add_levels(self, X, y, counts, users: np.ndarray) -> None:
-        """Write the row of the intercept's penalty after each user's own rows."""
-        weights = np.sqrt(counts * self._ridge / (counts + self._ridge))
-        means = self.X_means[users]
-        means = means if self._scale is None else means / self._scale
-        last = np.arange(len(users)), counts
-        X[last] = weights[:, None] * means
-        y[last] = weights * (self.y_means[users] - self._prior)
 
     @quietly
     def intercepts(self, means: np.ndarray) -> np.ndarray:

@@ -252,9 +252,8 @@ class BoxMeans(RowMean):
         box, noise = self.box, self.noise_std(release)
         row_map = partial(_in_unit_box, box=box, radius=self._radius)
         mean = super().run(release, rows, RowWalk(row_map), _sum_of_rows)
-        square = max(float(np.mean(mean**2)) - noise**2, 0.0)
-        if self.likely is not None:
-            square = self.likely**2
+        found = max(float(np.mean(mean**2)) - noise**2, 0.0)
+        square = found if self.likely is None else self.likely**2
         mean *= square / max(square + noise**2, np.finfo(float).tiny)
         widths = box.half_widths
         return box.midpoint + np.clip(mean, -widths, widths) * box.unit
