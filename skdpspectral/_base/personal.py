@@ -96,16 +96,15 @@ class KeepsUsers:
             If there is no model of that user. No file is written.
         """
         check_is_fitted(self)
-        published: Any = super()
         if user is None:
-            published.save(path)
+            super().save(path)
             return
         models = self._models()
         own = models.arrays(models.code_of(user))
         if not own:
             raise ValueError("user has no model: personalize it first")
         plain = user.item() if isinstance(user, np.generic) else user
-        published.save(path)
+        super().save(path)
         entries = {"id": np.array(json.dumps(plain)), **own}
         with zipfile.ZipFile(path, "a") as archive:
             for name, value in entries.items():
@@ -160,9 +159,8 @@ class PersonalEstimator(KeepsUsers):
 
     def _plan(self, statistic) -> PrivacyPlan:
         """Return the plan of a statistic, whose unit is a user with all rows."""
-        private: Any = super()
-        neighbors = statistic.neighbors
-        return private._planned(statistic, unit=Unit.USER, neighbors=neighbors)
+        how: dict[str, Any] = {"unit": Unit.USER, "neighbors": statistic.neighbors}
+        return super()._planned(statistic, **how)  # type: ignore[misc]
 
     def privacy_plan(self, n_features):
         """Describe what a fit will release and cost; no data are needed.
@@ -341,9 +339,8 @@ class PersonalEstimator(KeepsUsers):
         ``model[-1].personalize(model[:-1].transform(X), y)``.
         """
         check_is_fitted(self)
-        private: Any = super()
         # Each on its own: what no fit accepts may be valid for a user.
-        private._check_parameters()
+        super()._check_parameters()
         table, offsets = self._read_like_fit(X, users)
         y = subtract_offsets(check_targets(self, y, len(table.X)), offsets)
         index = self._users_to_fit(table, user)
@@ -470,9 +467,9 @@ def subtract_offsets(y: np.ndarray, offsets) -> np.ndarray:
 
 def rows_by_user(
     table: UserTable, y, index: IdIndex | None, **how
-) -> per_user.UserRows:
+) -> per_user.GroupedRows:
     """Group rows and targets by user; without an `index` all are those of one."""
     one = index is None
     codes = np.zeros(len(table.X), dtype=np.intp) if one else index.codes
     n_users = 1 if one else len(index)
-    return per_user.UserRows(table.X, y, codes, n_users, **how)
+    return per_user.GroupedRows(table.X, y, codes, n_users, **how)

@@ -9,10 +9,10 @@ data, because some kernels depend on the memory address. Other sums (``ufunc.red
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -35,9 +35,6 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 # Relative ridge that keeps collinear columns from dividing by zero.
 _JITTER = 1e-13
-
-# Up to so many largest values, repeated maxima are faster than a sort.
-_FEW = 8
 
 
 def _stride(shape: tuple[int, ...]) -> int:
@@ -124,11 +121,6 @@ def totals(values: np.ndarray) -> np.ndarray:
         folded[:, half:] = odd
         values = folded
     return values[:, 0]
-
-
-def squares(*rows: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the squared norms of rows, for several arrays."""
-    return tuple(totals(np.square(values)) for values in rows)
 
 
 def norms(rows: np.ndarray) -> np.ndarray:
@@ -231,8 +223,6 @@ def among_largest(values: np.ndarray, k: int) -> np.ndarray:
 
 def largest(values: np.ndarray, k: int) -> np.ndarray:
     """Return the indices of each row's k largest values, sorted; overwrites values."""
-    if k > _FEW:
-        return np.argsort(-values, axis=1, kind="stable")[:, :k]
     rows = np.arange(len(values))
     out = np.empty((len(values), k), dtype=np.intp)
     for j in range(k):
@@ -261,13 +251,10 @@ class Block:
     def __len__(self) -> int:
         return len(self.users)
 
-    @property
-    def own(self):
-        """Index of the users in arrays over all users: a slice where possible."""
-        users = self.users
-        if len(users) and _consecutive(users):
-            return slice(int(users[0]), int(users[-1]) + 1)
-        return users
+    @functools.cached_property
+    def squares(self) -> np.ndarray:
+        """Sums of squares of each user's features, (n_users, n_features)."""
+        return totals(np.square(self.X))
 
     def take(self, chosen) -> Block:
         others = (part[chosen] for part in (self.y, self.counts, self.users))
@@ -282,47 +269,17 @@ def padded_heights(counts: np.ndarray) -> np.ndarray:
     return np.where(counts > _LARGEST_PADDED, counts, padded)
 
 
-@dataclass(frozen=True)
-class Level:
-    r"""Penalty of users' intercepts c: ridge times :math:`(c - prior)^2`.
+class GroupedRows:
+    r"""Rows and targets grouped by user, in zero-padded blocks.
 
-    With c minimized out, it is one more row: :math:`\sqrt{m \lambda / (m + \lambda)}`
-    times the means.
+    `codes` are user numbers from 0, in any order; `scale` divides features. With
+    `center`, each user's means are subtracted from rows and targets. `X_means`,
+    unscaled, and `y_means` are these means, or None. `level` is the `prior` and `ridge`
+    of a penalty of intercepts c, ridge times :math:`(c - prior)^2`: with c minimized
+    out, it is one more row, :math:`\sqrt{m \lambda / (m + \lambda)}` times the means.
     """
 
-    prior: float = 0.0
-    ridge: float = 0.0
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows that the penalty adds to each user's rows."""
-        return int(self.ridge > 0.0)
-
-    def weights(self, counts: np.ndarray) -> np.ndarray:
-        """Return the weight of the additional row, given counts of rows."""
-        return np.sqrt(counts * self.ridge / (counts + self.ridge))
-
-    def intercepts(self, levels: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return intercepts: shrunk means of the remaining targets."""
-        if not self.n_rows:
-            return levels
-        share = counts / (counts + self.ridge)
-        return self.prior + share * (levels - self.prior)
-
-
-_FREE = Level()
-
-
-class UserRows:
-    """Rows and targets grouped by user, in zero-padded blocks.
-
-    `codes` are user numbers from 0, in any order. With `center`, each user's means are
-    subtracted from rows and targets; `scale` divides features; `level` is the penalty
-    of intercepts, which requires `center`. `X_means`, unscaled, and `y_means` are the
-    means per user, or None.
-    """
-
-    def __init__(self, X, y, codes, n_users, *, center=False, scale=None, level=_FREE):
+    def __init__(self, X, y, codes, n_users, *, center=False, scale=None, level=(0, 0)):
         self._X, self._y = X, np.asarray(y, dtype=np.float64)
         self.n_users, self.n_features = n_users, X.shape[1]
         self.counts = np.bincount(codes, minlength=n_users)
@@ -330,7 +287,8 @@ class UserRows:
         grouped = bool(np.all(codes[1:] >= codes[:-1]))
         # Stable: a user's rows keep their order, whoever else is there.
         self._order = None if grouped else np.argsort(codes, kind="stable")
-        self.level = level if center else _FREE
+        self._prior, self._ridge = level if center else (0.0, 0.0)
+        self.has_level = self._ridge > 0.0
         self._scale: np.ndarray | None = None
         self.X_means: np.ndarray | None = None
         self.y_means: np.ndarray | None = None
@@ -339,11 +297,10 @@ class UserRows:
             self._center()
         self._scale = scale
         self._kept: list[Block] | None = None
-        self._squares: np.ndarray | None = None
 
     def _split_users(self) -> list[tuple[int, np.ndarray]]:
         """Split users into (height, codes), each of at most one block of numbers."""
-        heights = padded_heights(self.counts + self.level.n_rows)
+        heights = padded_heights(self.counts + self.has_level)
         order = np.argsort(heights, kind="stable")
         levels, firsts = np.unique(heights[order], return_index=True)
         blocks = []
@@ -368,8 +325,9 @@ class UserRows:
     def _load(self, height: int, users: np.ndarray) -> Block:
         """Read, center, scale and pad the rows of some users."""
         counts, starts = self.counts[users], self._starts[users]
-        full = bool(np.all(counts == height)) and not self.level.n_rows
-        if full and self._order is None and _consecutive(users):
+        full = bool(np.all(counts == height)) and not self.has_level
+        consecutive = users[-1] - users[0] == len(users) - 1
+        if full and self._order is None and consecutive and np.all(np.diff(users) > 0):
             rows = slice(starts[0], starts[0] + height * len(users))
         else:
             last = self._starts[-1] - 1
@@ -388,25 +346,27 @@ class UserRows:
             beyond = np.arange(height) >= counts[:, None]
             y = y.copy()
             X[beyond], y[beyond] = 0.0, 0.0
-        if self.level.n_rows and self.X_means is not None:
-            self._add_levels(X, y, counts, users)
+        if self.has_level and self.X_means is not None:
+            # The row of the intercept's penalty is after each user's own rows.
+            weights = np.sqrt(counts * self._ridge / (counts + self._ridge))
+            means = self.X_means[users]
+            means = means if self._scale is None else means / self._scale
+            last = np.arange(len(users)), counts
+            X[last] = weights[:, None] * means
+            y[last] = weights * (self.y_means[users] - self._prior)
         return Block(X, y, counts, users)
-
-    def _add_levels(self, X, y, counts, users: np.ndarray) -> None:
-        """Write the row of the intercept's penalty after each user's own rows."""
-        weights = self.level.weights(counts)
-        means = self.X_means[users]
-        means = means if self._scale is None else means / self._scale
-        last = np.arange(len(users)), counts
-        X[last] = weights[:, None] * means
-        y[last] = weights * (self.y_means[users] - self.level.prior)
 
     @quietly
     def intercepts(self, means: np.ndarray) -> np.ndarray:
         """Return users' intercepts, given predictions `means` at their mean rows."""
         if self.y_means is None:
             return np.zeros(self.n_users)
-        return self.level.intercepts(self.y_means - means, self.counts)
+        levels = self.y_means - means
+        if not self.has_level:
+            return levels
+        # Shrunk means of the remaining targets.
+        share = self.counts / (self.counts + self._ridge)
+        return self._prior + share * (levels - self._prior)
 
     def blocks(self) -> Iterator[Block]:
         if self._kept is not None:
@@ -423,19 +383,7 @@ class UserRows:
 
     def rescale(self, scale: np.ndarray) -> None:
         """Use other divisors of the features from now on."""
-        self._scale, self._kept, self._squares = scale, None, None
-
-    def column_squares(self, block: Block) -> np.ndarray:
-        """Return sums of squares of each user's features, (n_users, n_features)."""
-        if self._kept is None:
-            # Rows of this many users are read anew; so are their squares.
-            return totals(np.square(block.X))
-        if self._squares is None:
-            self._squares = np.full((self.n_users, self.n_features), np.nan)
-        known = self._squares[block.own]
-        if np.isnan(known[:, :1]).any():
-            self._squares[block.own] = known = totals(np.square(block.X))
-        return known
+        self._scale, self._kept = scale, None
 
     def map(self, function: Callable, n_jobs=None) -> list:
         """Apply a function to every block in threads; return results in order."""
@@ -448,26 +396,19 @@ class UserRows:
 
     def sums(self, function: Callable, n_jobs=None) -> list:
         """Apply ``function(block, rows)`` to every block; return terms of the sum."""
-        return self.map(partial(function, rows=self), n_jobs)
+        return self.map(functools.partial(function, rows=self), n_jobs)
 
 
-def _consecutive(users: np.ndarray) -> bool:
-    return bool(users[-1] - users[0] == len(users) - 1 and np.all(np.diff(users) > 0))
-
-
-def column_scales(rows: UserRows, n_jobs=None) -> np.ndarray:
+def column_scales(rows: GroupedRows, n_jobs=None) -> np.ndarray:
     """Return the root mean square of each feature over rows; 1 if it is zero."""
-    total = np.zeros(rows.n_features)
-    for part in rows.map(lambda block: _squares(block, rows.level), n_jobs):
-        total += part
+
+    def squares(block: Block) -> np.ndarray:
+        found = np.square(block.X).sum(axis=(0, 1))
+        if rows.has_level:  # without the row of the penalty
+            last = block.X[np.arange(len(block)), block.counts]
+            found -= np.square(last).sum(axis=0)
+        return np.maximum(found, 0.0)
+
+    total = sum(rows.map(squares, n_jobs), np.zeros(rows.n_features))
     scale = np.sqrt(total / max(int(rows.counts.sum()), 1))
     return np.where(scale > 0.0, scale, 1.0)
-
-
-def _squares(block: Block, level: Level) -> np.ndarray:
-    """Sum squares of each feature over a block's rows, without the penalty's rows."""
-    squares = np.square(block.X).sum(axis=(0, 1))
-    if level.n_rows:
-        last = block.X[np.arange(len(block)), block.counts]
-        squares -= np.square(last).sum(axis=0)
-    return np.maximum(squares, 0.0)

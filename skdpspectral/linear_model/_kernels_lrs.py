@@ -1,17 +1,13 @@
 """Low rank plus sparse regressions of many users, and the directions that they share.
 
 User i has rows X_i (m x d), targets y_i, and a model y = X_i (U w_i + b_i) with U
-(d x r) shared, w_i in R^r and b_i with at most k_i nonzeros. Supports of b_i are found
-by greedy pursuits. Functions of a :class:`Block` work without a loop over users, and
-compute each user's numbers from that user's rows and U alone, with the same bits in any
-block: only the kernels of ``per_user`` sum.
+(d x r) shared, w_i in R^r and b_i with at most k_i nonzeros. Functions of a
+:class:`Block` work without a loop over users, and compute each user's numbers from that
+user's rows and U alone, with the same bits in any block: only the kernels of
+``per_user`` sum. `scores` are (XU)', of shape (n_users, rank, height), and G is X'X.
 
-Common arguments: `block`; `scores`, which is (XU)' of shape (n_users, rank, height);
-`squares`, which is diag(G) for G = X'X, of shape (n_users, n_features); and `rules`.
-
-For a release, every user contributes one vector. Given w_i and b_i, the loss is
-quadratic in U: its gradient is -sum_i X_i' e_i w_i' at the residuals e_i, and its
-curvature sum_i (w_i w_i') (x) G_i.
+Given w_i and b_i, the loss is quadratic in U: its gradient is -sum_i X_i' e_i w_i' at
+the residuals e_i, and its curvature sum_i (w_i w_i') (x) G_i.
 
 Without privacy, the solver is the algorithm of Pal et al. (2023) with three changes:
 supports by pursuit instead of thresholds with unknown constants, w rotated with U, and
@@ -20,18 +16,18 @@ new fits of the users with the largest errors.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from .._linalg import per_user
-from .._linalg.per_user import Block, UserRows
+from .._linalg.per_user import Block, GroupedRows
 
-# Numbers of the Gram matrices that are in memory together.
-_GRAM_NUMBERS = 1 << 21
+# Numbers of contributions, or of Gram matrices, that are in memory together.
+_PART_NUMBERS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -59,13 +55,11 @@ class LocalRules:
         return np.clip((counts - rank) // 2, 0, self.sparsity)
 
 
-@dataclass(frozen=True)
-class LocalFit:
+class LocalFit(NamedTuple):
     """Parameters of the users of a block: arrays whose first axis is the user.
 
-    `support` has different features for each user, of which the leading `n_used` are
-    used, and `sparse` is b on it. `loss` is the penalized squared error, and `residual`
-    is y - X (U w + b).
+    `sparse` is b on `support`, of which the leading `n_used` features are used. `loss`
+    is the penalized squared error, and `residual` is y - X (U w + b).
     """
 
     weights: np.ndarray
@@ -75,29 +69,21 @@ class LocalFit:
     residual: np.ndarray
     n_used: np.ndarray
 
-    @property
-    def features(self) -> np.ndarray:
-        """Features in use, ascending; -1 for unused places."""
-        return used_features(self.support, self.n_used)
-
     def take(self, chosen) -> LocalFit:
         """Return the parameters of some users."""
-        return LocalFit(**{name: value[chosen] for name, value in vars(self).items()})
+        return LocalFit(*(value[chosen] for value in self))
 
     def where(self, chosen: np.ndarray, other: LocalFit) -> LocalFit:
         """Return this fit for the chosen users, and `other` for the rest."""
-        picked = {}
-        for name, value in vars(self).items():
-            each = chosen.reshape(-1, *(1,) * (value.ndim - 1))
-            picked[name] = np.where(each, value, getattr(other, name))
-        return LocalFit(**picked)
+        each = (chosen.reshape(-1, *(1,) * (value.ndim - 1)) for value in self)
+        return LocalFit(*map(np.where, each, self, other))
 
     def put(self, chosen: np.ndarray, part: LocalFit) -> LocalFit:
         """Return this fit with the parameters of some users replaced."""
-        values = {name: value.copy() for name, value in vars(self).items()}
-        for name, value in values.items():
-            value[chosen] = getattr(part, name)
-        return LocalFit(**values)
+        whole = LocalFit(*map(np.copy, self))
+        for value, new in zip(whole, part, strict=True):
+            value[chosen] = new
+        return whole
 
 
 def used_features(support: np.ndarray, n_used: np.ndarray) -> np.ndarray:
@@ -116,16 +102,13 @@ def least_squares(
 ) -> LocalFit:
     """Fit w and b on the leading `allowed` features of given supports."""
     # Gram matrices of many columns are larger than the rows: of a few users at a time.
-    size = max(1, _GRAM_NUMBERS // (scores.shape[1] + support.shape[1] + 1) ** 2)
-    if len(scores) <= size:
-        return _least_squares(block, scores, support, allowed, rules)
-    fits = []
-    for start in range(0, len(scores), size):
-        p = slice(start, start + size)
-        own = block.take(p), scores[p], support[p], allowed[p]
-        fits.append(_least_squares(*own, rules))
-    names = vars(fits[0])
-    return LocalFit(**{n: np.concatenate([vars(f)[n] for f in fits]) for n in names})
+    fits = [
+        _least_squares(block.take(p), scores[p], support[p], allowed[p], rules)
+        for p in slices_of(block, (scores.shape[1] + support.shape[1] + 1) ** 2)
+    ]
+    if len(fits) == 1:
+        return fits[0]
+    return LocalFit(*map(np.concatenate, zip(*fits, strict=True)))
 
 
 def _least_squares(block, scores, support, allowed, rules: LocalRules) -> LocalFit:
@@ -173,7 +156,8 @@ def chosen_columns(block, scores, support, used, *beside) -> np.ndarray:
 
 def _penalized(residual, weights, sparse, rules: LocalRules) -> np.ndarray:
     """Return the penalized squared error."""
-    error, shared, own = per_user.squares(residual, weights - rules.prior, sparse)
+    parts = residual, weights - rules.prior, sparse
+    error, shared, own = (per_user.totals(np.square(part)) for part in parts)
     return error + (rules.ridge_shared * shared + rules.ridge_sparse * own)
 
 
@@ -210,7 +194,7 @@ def residual_gradients(block: Block, residual: np.ndarray) -> np.ndarray:
     return per_user.products(residual[:, None], block.X)[:, 0]
 
 
-def gradient_and_squares(block, columns, residual, squares):
+def gradient_and_squares(block, columns, residual):
     """Return X'e, and the square of each feature beside columns H of each user.
 
     The squares are diag(G) - diag(X'H (H'H)^-1 H'X), infinite for features in the span
@@ -218,11 +202,11 @@ def gradient_and_squares(block, columns, residual, squares):
     """
     given = [residual[:, None], per_user.orthonormal(columns)]
     both = per_user.products(per_user.joined(given), block.X)
-    rest = squares.copy()
+    rest = block.squares.copy()
     for j in range(1, both.shape[1]):
         rest -= np.square(both[:, j])
     # NaN compares false.
-    np.copyto(rest, np.inf, where=~(rest > _COLLINEAR * squares))
+    np.copyto(rest, np.inf, where=~(rest > _COLLINEAR * block.squares))
     return both[:, 0], rest
 
 
@@ -231,19 +215,16 @@ def _beside(scores: np.ndarray, rules: LocalRules) -> np.ndarray:
     return scores[:, :0] if rules.fixed else scores
 
 
-def pursue(block, scores, squares, rules, n_steps, fit, step, rest=None):
+def pursue(block, scores, rules, n_steps, fit, step, rest=None):
     """Take steps of hard-thresholding pursuit from a least-squares fit.
 
     The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D the square
     of each feature beside XU, if that lowers the loss; otherwise the step is halved.
-    Users whose support has converged are skipped. `rest` is D, if known.
-
-    Returns the fit, the next steps (n_users,), and the gradient X'e, (n_users,
-    n_features).
+    `rest` is D, if known. Returns the fit, the next steps and the gradients X'e.
     """
     if rest is None:
         columns = _beside(scores, rules)
-        gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
+        gradient, rest = gradient_and_squares(block, columns, fit.residual)
     else:
         gradient = residual_gradients(block, fit.residual)
     moving, step = np.arange(len(scores)), step.copy()
@@ -276,11 +257,12 @@ def _moves(block, gradient, rest, fit, step, rules):
     np.copyto(size, -1.0, where=~(size < np.inf))
     support = per_user.largest(size, rules.sparsity)
     features = used_features(support, rules.allowed(block.counts))
-    return support, np.flatnonzero((features != fit.features).any(axis=1))
+    before = used_features(fit.support, fit.n_used)
+    return support, np.flatnonzero((features != before).any(axis=1))
 
 
 def thresholding_pursuit(
-    block, scores, squares, rules, n_steps, start=None, rest=None
+    block, scores, rules, n_steps, start=None, rest=None
 ) -> LocalFit:
     """Run hard-thresholding pursuit (Foucart 2011) beside XU, from w or a fit."""
     if rules.free:  # there is nothing to pursue
@@ -289,7 +271,7 @@ def thresholding_pursuit(
     if not rules.sparsity:
         return fit
     ones = np.ones(len(scores))
-    return pursue(block, scores, squares, rules, n_steps, fit, ones, rest)[0]
+    return pursue(block, scores, rules, n_steps, fit, ones, rest)[0]
 
 
 def _put_feature(support: np.ndarray, position, feature) -> np.ndarray:
@@ -311,71 +293,76 @@ def _best_features(gradient, rest, fit, used, n_best) -> np.ndarray:
     return per_user.largest(gain, n_best)
 
 
-def _with_best(block, scores, squares, fit, position, rules, n_before) -> np.ndarray:
+def _with_best(block, scores, fit, position, rules, n_before) -> np.ndarray:
     """Return supports with the best feature at a position, beside `n_before` others."""
     used = np.arange(n_before) < position[:, None]
     support = fit.support[:, :n_before]
     columns = chosen_columns(block, _beside(scores, rules), support, used)
-    gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
+    gradient, rest = gradient_and_squares(block, columns, fit.residual)
     best = _best_features(gradient, rest, fit, used, 1)[:, 0]
     return _put_feature(fit.support, position, best)
 
 
-def _start(block, scores, squares, rules, n_starts: int) -> tuple:
-    """Return the fit of w alone, squares of features beside XU, and first features.
-
-    These, (n_users, n_starts), are the most promising ones, best first.
-    """
+def _start(block, scores, rules, n_starts: int) -> tuple:
+    """Return the fit of w alone, squares beside XU, and the best first features."""
     fit = first_fit(block, scores, rules)
     columns = _beside(scores, rules)
-    gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
+    gradient, rest = gradient_and_squares(block, columns, fit.residual)
     unused = np.zeros((len(scores), 0), dtype=bool)
     return fit, rest, _best_features(gradient, rest, fit, unused, n_starts)
 
 
-def matching_pursuit(
-    block, scores, squares, rules, first: int = 0, start=None
-) -> LocalFit:
-    """Run orthogonal least squares beside XU, from the feature ranked `first`."""
-    start = start or _start(block, scores, squares, rules, first + 1)
-    (fit, _, features), allowed = start, rules.allowed(block.counts)
+def matching_pursuit(block, scores, rules, fit, first) -> LocalFit:
+    """Run orthogonal least squares beside XU, from each user's `first` feature."""
+    allowed = rules.allowed(block.counts)
     for j in range(rules.sparsity):
         position = np.full(len(scores), j)
         if j == 0:
-            support = _put_feature(fit.support, position, features[:, first])
+            support = _put_feature(fit.support, position, first)
         else:
-            support = _with_best(block, scores, squares, fit, position, rules, j)
+            support = _with_best(block, scores, fit, position, rules, j)
         fit = least_squares(block, scores, support, np.minimum(allowed, j + 1), rules)
     return fit
 
 
-def exchange(block, scores, squares, fit, rules) -> LocalFit:
+def exchange(block, scores, fit, rules) -> LocalFit:
     """Replace each feature of the support in turn, to leave local optima."""
     allowed = rules.allowed(block.counts)
     last, n_before = np.maximum(allowed - 1, 0), max(rules.sparsity - 1, 0)
     for j in range(rules.sparsity):
         support = _put_feature(fit.support, last, fit.support[:, j])
         fewer = least_squares(block, scores, support, last, rules)
-        support = _with_best(block, scores, squares, fewer, last, rules, n_before)
+        support = _with_best(block, scores, fewer, last, rules, n_before)
         new = least_squares(block, scores, support, allowed, rules)
         better = (new.loss < fit.loss) & (j < allowed)
         fit = new.where(better, fit)
     return fit
 
 
-def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
-    """Fit users from scratch: the best of `n_starts` + 1 pursuits, with exchanges."""
+# Steps of hard-thresholding pursuit of a cold fit at most, and starts.
+_COLD_STEPS, _COLD_STARTS = 15, 3
+
+
+def cold_fit(block, scores, rules) -> LocalFit:
+    """Fit users from scratch: the best of several pursuits, with exchanges."""
+    given = block, scores, rules
     if rules.free or not rules.sparsity:
-        return thresholding_pursuit(block, scores, squares, rules, n_steps)
-    n_starts = min(n_starts, block.X.shape[2])
-    start = _start(block, scores, squares, rules, n_starts)
-    given = (block, scores, squares, rules)
-    best = thresholding_pursuit(*given, n_steps, *start[:2])
-    for first in range(n_starts):
-        fit = matching_pursuit(*given, first, start)
-        fit = thresholding_pursuit(*given, n_steps, fit, start[1])
+        return thresholding_pursuit(*given, _COLD_STEPS)
+    alone, rest, features = _start(*given, min(_COLD_STARTS, block.X.shape[2]))
+    best = thresholding_pursuit(*given, _COLD_STEPS, alone, rest)
+    for first in features.T:
+        fit = matching_pursuit(*given, alone, first)
+        fit = thresholding_pursuit(*given, _COLD_STEPS, fit, rest)
         best = fit.where(fit.loss < best.loss, best)
-    return exchange(block, scores, squares, best, rules)
+    return exchange(block, scores, best, rules)
+
+
+def _greedy_fit(block, scores, rules) -> LocalFit:
+    """Run matching pursuit, and thresholding pursuit from its result."""
+    given = block, scores, rules
+    alone, _, features = _start(*given, 1)
+    fit = matching_pursuit(*given, alone, features[:, 0])
+    return thresholding_pursuit(*given, _COLD_STEPS, fit)
 
 
 # Relative ridge of the curvature, for directions that no user's rows see.
@@ -386,8 +373,6 @@ _CG_STEPS, _CG_ENOUGH = 4, 0.03
 # Rows that the preconditioner is made from, and features that it is worth it for.
 _MEAN_GRAM_ROWS = 1 << 17
 _MEAN_GRAM_FEATURES = 2048
-# Numbers that stay in the cache between two products.
-_CACHED_NUMBERS = 1 << 16
 
 
 def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
@@ -402,18 +387,11 @@ def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
 
 def packed_outer(weights: np.ndarray) -> np.ndarray:
     """Packed w w' of each user, of shape (n_users, r (r + 1) / 2)."""
-    size = weights.shape[1]
-    out = per_user.empty_stack(len(weights), n_packed(size))
-    for row, place in enumerate(_packed_rows(size)):
-        np.multiply(weights[:, row:], weights[:, row, None], out=out[:, place])
-        out[:, place.start + 1 : place.stop] *= np.sqrt(2.0)
+    rows, columns = np.triu_indices(weights.shape[1])
+    out = per_user.empty_stack(len(weights), len(rows))
+    np.multiply(weights[:, rows], weights[:, columns], out=out)
+    out *= np.where(rows == columns, 1.0, np.sqrt(2.0))
     return out
-
-
-def _packed_rows(size: int) -> list[slice]:
-    """Return the places of the rows of a packed upper triangle."""
-    starts = np.cumsum([0, *range(size, 0, -1)])
-    return list(itertools.starmap(slice, itertools.pairwise(starts)))
 
 
 def packed_grams(block: Block, factors=1.0, out=None) -> np.ndarray:
@@ -424,20 +402,13 @@ def packed_grams(block: Block, factors=1.0, out=None) -> np.ndarray:
     # entry, which takes longer than the other triangle.
     again = per_user.joined([block.X])
     grams = per_user.products(again, block.X, transpose_left=True)
-    beside = factors * np.sqrt(2.0)
-    places = _packed_rows(d)
-    for row, place in enumerate(places):
-        np.multiply(grams[:, row, row:], beside, out=out[:, place])
-    diagonal = np.diagonal(grams, axis1=1, axis2=2)
-    out[:, [place.start for place in places]] = diagonal * factors
-    return out
+    rows, columns = np.triu_indices(d)
+    factors = factors * np.where(rows == columns, 1.0, np.sqrt(2.0))
+    return np.multiply(grams[:, rows, columns], factors, out=out)
 
 
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:
-    """Return the (r d, r d) curvature of a packed element of Sym(r) (x) Sym(d).
-
-    It acts on the stacked columns of U.
-    """
+    """Return the curvature, (r d, r d), of stacked columns of U from a packed one."""
     inner = unpack_symmetric(packed, n_features)
     inner = inner.transpose(1, 2, 0).reshape(n_features**2, -1)
     full = unpack_symmetric(inner, rank).reshape(n_features, n_features, rank, rank)
@@ -450,10 +421,6 @@ def positive_qr(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Q, R = np.linalg.qr(U)
     signs = np.where(np.diagonal(R) < 0.0, -1.0, 1.0)
     return Q * signs, R * signs[:, None]
-
-
-# Numbers of the contributions that are in memory together.
-_PART_NUMBERS = 1 << 18
 
 
 def n_packed(size: int) -> int:
@@ -489,11 +456,7 @@ def leading_directions(matrix: np.ndarray, rank: int) -> np.ndarray:
 def user_moments(
     block: Block, scores: np.ndarray, fit: LocalFit, units=(1.0, 1.0)
 ) -> Iterator[np.ndarray]:
-    """Yield packed (w w') (x) G/m and X'(y - X b) w'/m, a few users at a time.
-
-    `fit` has the users' parameters at U, and `units` are divisors of the two parts.
-    Vectors have the memory layout of ``per_user.empty_stack``.
-    """
+    """Yield packed (w w') (x) G/m and X'(y - X b) w'/m in units, a few users a time."""
     rank, d = scores.shape[1], block.X.shape[2]
     # y - X b = residual + X U w
     shared = per_user.products(fit.weights[:, None, :], scores)[:, 0]
@@ -520,17 +483,8 @@ def _moments(block: Block, weights: np.ndarray, target: np.ndarray, units):
     return out
 
 
-def row_norms(vectors: np.ndarray) -> np.ndarray:
-    """Return the norm of each row; infinity on overflow."""
-    norms = per_user.norms(vectors)
-    return np.where(np.isnan(norms), np.inf, norms)
-
-
 def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
-    """Return least-squares U, (n_features, rank), from a sum of :func:`user_moments`.
-
-    `floor` is the least eigenvalue of the curvature.
-    """
+    """Return least-squares U, (n_features, rank), from sums of `user_moments`."""
     size = n_curvature(rank, n_features)
     packed = total[:size].reshape(n_packed(rank), -1)
     values, vectors = np.linalg.eigh(curvature_matrix(packed, rank, n_features))
@@ -540,49 +494,24 @@ def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
 
 
 # Every so many iterations, this share of the users is fitted anew.
-_REPAIR_EVERY = 10
-_REPAIR_SHARE = 0.2
-# Largest number of steps of hard-thresholding pursuit of a cold fit.
-COLD_STEPS = 15
-# Starts of the final fit of every user.
-COLD_STARTS = 3
-
-
-@dataclass
-class UserParameters:
-    """Parameters of all users as in ``LocalFit``, and their next steps of pursuit."""
-
-    weights: np.ndarray
-    support: np.ndarray
-    sparse: np.ndarray
-    loss: np.ndarray
-    step: np.ndarray
-
-    @classmethod
-    def zeros(cls, n_users: int, rank: int, sparsity: int) -> UserParameters:
-        """Return parameters of users before any fit."""
-        return cls(
-            weights=np.zeros((n_users, rank)),
-            support=np.tile(np.arange(sparsity), (n_users, 1)),
-            sparse=np.zeros((n_users, sparsity)),
-            loss=np.full(n_users, np.inf),
-            step=np.ones(n_users),
-        )
-
-    def write(self, users, fit: LocalFit) -> None:
-        """Store the fit of a block."""
-        self.weights[users], self.support[users] = fit.weights, fit.support
-        self.sparse[users], self.loss[users] = fit.sparse, fit.loss
+_REPAIR_EVERY, _REPAIR_SHARE = 10, 0.2
 
 
 class AlternatingSolver:
-    """State of the alternation: the users' parameters, and the rules of their fits."""
+    """Parameters of all users as in ``LocalFit``, their next steps, and their rules."""
 
-    def __init__(self, rows: UserRows, rules, n_jobs=None):
+    def __init__(self, rows: GroupedRows, rules, n_jobs=None):
         self.rows, self.rules = rows, rules
-        self._n_jobs, self._factor = n_jobs, None
-        rank = len(rules.prior)
-        self.users = UserParameters.zeros(rows.n_users, rank, rules.sparsity)
+        self._n_jobs, self._factor, n_users = n_jobs, None, rows.n_users
+        self.weights = np.zeros((n_users, len(rules.prior)))
+        self.support = np.tile(np.arange(rules.sparsity), (n_users, 1))
+        self.sparse = np.zeros((n_users, rules.sparsity))
+        self.loss, self.step = np.full(n_users, np.inf), np.ones(n_users)
+
+    def _write(self, users, fit: LocalFit) -> None:
+        """Store the fit of a block."""
+        self.weights[users], self.support[users] = fit.weights, fit.support
+        self.sparse[users], self.loss[users] = fit.sparse, fit.loss
 
     def _sum(self, part: Callable, *shape: int) -> np.ndarray:
         """Return the sum over blocks of a function of a block."""
@@ -593,15 +522,15 @@ class AlternatingSolver:
     def start(self, init) -> np.ndarray:
         """Return the start of a name, or the given array."""
         d, rules = self.rows.n_features, self.rules
-        alone = replace(rules, ridge_shared=0.0, prior=np.zeros(0), fixed=False)
 
         def correlations(block: Block):
             return (block.y[:, None] @ block.X)[:, 0].sum(axis=0)
 
-        def squares_beside_sparse_parts(block: Block):
+        def squares(block: Block):
+            """Return sums of squared correlations beside sparse parts."""
             empty = np.zeros((len(block), 0, block.X.shape[1]))
-            squares = self.rows.column_squares(block)
-            fit = thresholding_pursuit(block, empty, squares, alone, COLD_STEPS)
+            alone = replace(rules, ridge_shared=0.0, prior=np.zeros(0))
+            fit = thresholding_pursuit(block, empty, alone, _COLD_STEPS)
             s = (fit.residual[:, None] @ block.X)[:, 0]
             s /= np.maximum(block.counts, 1)[:, None]
             return s.T @ s
@@ -611,69 +540,58 @@ class AlternatingSolver:
             return self.shared_step(np.ones((self.rows.n_users, 1)), right[:, None])
         if not isinstance(init, str):
             return init
-        total = self._sum(squares_beside_sparse_parts, d, d)
-        return leading_directions(total, len(rules.prior))
+        return leading_directions(self._sum(squares, d, d), len(rules.prior))
 
     # -- the alternation -----------------------------------------------------------
 
-    def fit(
-        self, U: np.ndarray, max_iter: int, tol: float, progress: Callable
-    ) -> tuple[np.ndarray, int, bool]:
-        """Alternate until U converges, or ``progress(iteration, move)`` is true.
-
-        Returns U, the number of iterations, and whether U moved by at most `tol`.
-        """
+    def fit(self, U, max_iter: int, tol: float, progress: Callable) -> tuple:
+        """Return U, the number of iterations, and whether U moved by at most `tol`."""
         move, iteration = np.inf, 0
         for iteration in range(1, max_iter + 1):
             gradient = self._local_steps(U, first=iteration == 1)
             U, move = self._move(U, gradient)
             if not self.rules.fixed:  # weights shrink to their mean
-                mean = self.users.weights.mean(axis=0)
+                mean = self.weights.mean(axis=0)
                 self.rules = replace(self.rules, prior=mean)
             if iteration % _REPAIR_EVERY == 0 and self.rules.sparsity:
                 self._repair(U)
             if progress(iteration, move) or move <= tol:
                 break
-        # All users from scratch at the final U.
-        everybody = np.ones(self.rows.n_users, dtype=bool)
-        self._fit_anew(U, everybody, cold_fit, COLD_STARTS)
+        self.fit_anew(U)
         return U, iteration, bool(move <= tol)
 
     def _local_steps(self, U: np.ndarray, first: bool) -> np.ndarray:
         """Improve all users at U and return sum_i X_i' e_i w_i'."""
-        users, rules = self.users, self.rules
+        rules = self.rules
 
         def part(block: Block):
-            own = block.own
-            scores = shared_scores(block, U)
-            support, allowed = users.support[own], rules.allowed(block.counts)
+            own, scores = block.users, shared_scores(block, U)
+            support, allowed = self.support[own], rules.allowed(block.counts)
             allowed = 0 * allowed if first else allowed
             fit = least_squares(block, scores, support, allowed, rules)
             if rules.sparsity:
-                squares = self.rows.column_squares(block)
-                given = block, scores, squares, rules, 1, fit, users.step[own]
-                fit, users.step[own], gradient = pursue(*given)
+                given = block, scores, rules, 1, fit, self.step[own]
+                fit, self.step[own], gradient = pursue(*given)
             else:
                 gradient = residual_gradients(block, fit.residual)
-            users.write(own, fit)
+            self._write(own, fit)
             return gradient.T @ fit.weights
 
         return self._sum(part, *U.shape)
 
     def _move(self, U: np.ndarray, gradient: np.ndarray):
         """Take the shared step; return the new U and how far it moved."""
-        new = U + self.shared_step(self.users.weights, gradient)
+        new = U + self.shared_step(self.weights, gradient)
         if self.rules.fixed:
             length = max(np.linalg.norm(new), np.finfo(float).tiny)
             return new, np.linalg.norm(new - U) / length
         new, R = positive_qr(new)
-        self.users.weights[:] = self.users.weights @ R.T
+        self.weights[:] = self.weights @ R.T
         return new, float(np.linalg.norm(new - U @ (U.T @ new)))
 
     def shared_step(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return the change of U, (n_features, rank), towards least squares.
+        """Return the change of U towards least squares, given w and the gradient.
 
-        `weights`, (n_users, rank), are w, and `gradient` is sum_i X_i' e_i w_i' at U.
         Conjugate gradients from zero are preconditioned by sum w w' (x) the mean Gram,
         which is exact if weights are independent of features.
         """
@@ -698,17 +616,10 @@ class AlternatingSolver:
         """Return sum_i G_i D w_i w_i' for a direction D of the shape of U."""
 
         def part(block):
-            own = weights[block.own]
-            moved = (own @ direction.T)[:, :, None]
-            curved = np.empty((len(own), block.X.shape[2]))
-            # A few users at a time: their rows are still in the cache when read again.
-            size = max(1, _CACHED_NUMBERS // max(1, block.X[0].size))
-            for start in range(0, len(block), size):
-                some = slice(start, start + size)
-                seen = block.X[some] @ moved[some]
-                transposed = block.X[some].transpose(0, 2, 1)
-                np.matmul(transposed, seen, out=curved[some, :, None])
-            return curved.T @ own
+            own = weights[block.users]
+            seen = block.X @ (own @ direction.T)[:, :, None]
+            curved = block.X.transpose(0, 2, 1) @ seen
+            return curved[:, :, 0].T @ own
 
         return self._sum(part, *direction.shape)
 
@@ -733,35 +644,35 @@ class AlternatingSolver:
     def _repair(self, U: np.ndarray) -> None:
         """Refit the users with the largest errors, and keep improvements."""
         totals = np.zeros(self.rows.n_users)
+        chosen = np.zeros(self.rows.n_users, dtype=bool)
 
         def part(block):
             totals[block.users] = np.square(block.y).sum(axis=1)
 
         self.rows.map(part, self._n_jobs)
-        losses = self.users.loss / np.maximum(totals, np.finfo(float).tiny)
+        losses = self.loss / np.maximum(totals, np.finfo(float).tiny)
         worst = np.argsort(-losses, kind="stable")
-        chosen = np.zeros(self.rows.n_users, dtype=bool)
         chosen[worst[: int(np.ceil(_REPAIR_SHARE * len(worst)))]] = True
-        self._fit_anew(U, chosen, _greedy_fit)
+        self.fit_anew(U, _greedy_fit, chosen)
 
-    def _fit_anew(self, U: np.ndarray, chosen: np.ndarray, fresh: Callable, *how):
-        """Fit some users from scratch, and keep improvements."""
-        users, rules = self.users, self.rules
+    def fit_anew(self, U, fresh=cold_fit, chosen=None, known=True) -> None:
+        """Fit some users, or all, from scratch; if they are `known`, keep the best."""
+        rules = self.rules
 
         def part(block):
-            if not chosen[block.users].all():
+            if chosen is not None:
                 block = block.take(np.flatnonzero(chosen[block.users]))
             if not len(block):
                 return
-            own = block.own
-            scores = shared_scores(block, U)
-            squares = self.rows.column_squares(block)
-            fit = fresh(block, scores, squares, rules, COLD_STEPS, *how)
-            carried = users.weights[own], users.support[own], users.sparse[own]
-            carried = carried_fit(block, scores, *carried, rules)
-            better = fit.loss < carried.loss
-            users.write(own, fit.where(better, carried))
-            users.step[own] = np.where(better, 1.0, users.step[own])
+            own, scores = block.users, shared_scores(block, U)
+            fit = fresh(block, scores, rules)
+            if known:
+                carried = self.weights[own], self.support[own], self.sparse[own]
+                carried = carried_fit(block, scores, *carried, rules)
+                better = fit.loss < carried.loss
+                fit = fit.where(better, carried)
+                self.step[own] = np.where(better, 1.0, self.step[own])
+            self._write(own, fit)
 
         self.rows.map(part, self._n_jobs)
 
@@ -771,24 +682,3 @@ def _finite(array: np.ndarray) -> np.ndarray:
     if not np.isfinite(array).all():
         raise np.linalg.LinAlgError("numbers are out of the range of float64")
     return array
-
-
-def _greedy_fit(block, scores, squares, rules, n_steps) -> LocalFit:
-    """Run matching pursuit, and thresholding pursuit from its result."""
-    fit = matching_pursuit(block, scores, squares, rules)
-    return thresholding_pursuit(block, scores, squares, rules, n_steps, fit)
-
-
-def solve_users(rows: UserRows, U: np.ndarray, rules, n_jobs=None) -> UserParameters:
-    """Fit every user beside given directions U, from that user's rows alone."""
-    users = UserParameters.zeros(rows.n_users, U.shape[1], rules.sparsity)
-
-    def part(block: Block):
-        scores = shared_scores(block, U)
-        squares = rows.column_squares(block)
-        how = COLD_STEPS, COLD_STARTS
-        fit = cold_fit(block, scores, squares, rules, *how)
-        users.write(block.own, fit)
-
-    rows.map(part, n_jobs)
-    return users

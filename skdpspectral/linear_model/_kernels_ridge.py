@@ -27,18 +27,12 @@ class Moment(NamedTuple):
     n_samples: int
 
 
-def moment_of(matrix, n_features: int, spread, cross_spread, n_samples) -> Moment:
+def moment_of(matrix, n_features: int, *noise) -> Moment:
     """Split the moment of features, targets and a constant."""
     last = len(matrix) - 1
     inputs, targets = np.r_[:n_features, last], np.arange(n_features, last)
-    return Moment(
-        matrix[np.ix_(inputs, inputs)],
-        matrix[np.ix_(inputs, targets)],
-        np.diag(matrix)[targets],
-        spread,
-        cross_spread,
-        n_samples,
-    )
+    parts = (matrix[np.ix_(inputs, each)] for each in (inputs, targets))
+    return Moment(*parts, np.diag(matrix)[targets], *noise)
 
 
 # Least eigenvalue that is inverted, over the largest one.
@@ -98,17 +92,19 @@ def chosen(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (P, k), and the best floors of eigenvalues (k,).
 
-    Coefficients average two estimates. The first inverts the released moment with
-    eigenvalues raised to a floor; floor and factor minimize a pessimistic version of
-    Stein's unbiased risk estimate. The second is a posterior mean. If no floor is
-    better than a constant, coefficients are 0 and the floor is infinite. With `alike`,
-    targets are scores of classes, of which only the order matters: floor, factor and
-    priors are common, and the best floor is used alone if none is better than zeros.
-    `kinds` of regressors have a prior variance each.
+    Coefficients average a posterior mean, with a prior variance for each of the
+    `kinds`, and the inverse with the floor and factor of the least risk, made
+    pessimistic. If no floor is better than a constant, they are 0 and the floor is
+    infinite. With `alike`, targets are scores of classes, of which only the order
+    matters: all is common, and the best floor is used if none is better than zeros.
     """
-    found, constant = _constants(moment)
+    found, cross = np.zeros(moment.cross.shape), moment.cross[-1]
+    with np.errstate(all="ignore"):  # models without features, shrunk to 0
+        share = moment.cross_spread / np.abs(cross)
+        left = np.nan_to_num(np.maximum(1.0 - share**2 - _CAUTION * share, 0.0))
+    found[-1] = left * cross
     pooled = (lambda v: np.broadcast_to(v.sum(), v.shape)) if alike else np.asarray
-    constant = pooled(constant)
+    constant = pooled(-(found[-1] ** 2))
     best = np.full(len(constant), np.inf) if alike else constant.copy()
     at = np.full(len(best), np.inf)
     if not alike:  # scales may be far too small
@@ -128,7 +124,7 @@ def chosen(
         slopes = np.where(kept > floor, -(inverse**2), 0.0)
         differences = _divided_differences(values, inverse, slopes)
         solution = inverse[:, None] * turned
-        terms = _terms(moment, values, inverse, differences, turned, solution)
+        terms = _stein_estimates(moment, values, inverse, differences, turned, solution)
         risk, factor = _risk(moment, values, inverse, solution, terms, pooled)
         better = risk < best
         best[better], at[better] = risk[better], floor
@@ -178,22 +174,8 @@ def _posterior_means(moment: Moment, vectors, kept, kinds, alike) -> np.ndarray:
     return found
 
 
-def _constants(moment: Moment) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shrunk constants of models without features, and their risks."""
-    found, cross = np.zeros(moment.cross.shape), moment.cross[-1]
-    with np.errstate(all="ignore"):
-        share = moment.cross_spread / np.abs(cross)
-        kept = np.nan_to_num(np.maximum(1.0 - share**2 - _CAUTION * share, 0.0))
-    found[-1] = kept * cross
-    return found, -(found[-1] ** 2)
-
-
 def _risk(moment, values, inverse, solution, terms, pooled):
-    """Return each target's error above that of zeros, and the best factor.
-
-    Where zeros are better, the factor is 1, and the risk ranks the relatively most
-    negative products last.
-    """
+    """Return each target's error above that of zeros, and the best factor, or 1."""
     explained, fitted = terms
     # Noise of several targets is independent: squares of its deviations add up.
     length = np.sqrt(pooled(np.sum(solution**2, axis=0)))
@@ -207,10 +189,11 @@ def _risk(moment, values, inverse, solution, terms, pooled):
         ratio = np.nan_to_num(explained / fitted, posinf=1.0)
         factor = np.where(ratio > 0.0, np.minimum(ratio, 1.0), 1.0)
         risk = factor**2 * fitted - 2.0 * factor * explained
+        # Where zeros are better, the relatively most negative products are last.
         return np.where(ratio > 0.0, risk, explained**2 / fitted), factor
 
 
-def _terms(moment, values, inverse, differences, turned, solution):
+def _stein_estimates(moment, values, inverse, differences, turned, solution):
     """Return Stein's estimates of b'beta and beta'A beta (:ref:`theory_ridge_risk`)."""
     product = turned * solution
     bias = differences.sum(axis=1) + np.diag(differences)
@@ -218,16 +201,6 @@ def _terms(moment, values, inverse, differences, turned, solution):
     fitted = fitted - 2.0 * moment.spread**2 * (bias @ product)
     explained = product.sum(axis=0) - moment.cross_spread**2 * inverse.sum()
     return explained, fitted
-
-
-class Inverse(NamedTuple):
-    """Inverse of the moment of regressors, apart from directions hidden by the noise.
-
-    `hidden`, (P, h), are orthonormal. Effects of one-hot columns have the mean 0.
-    """
-
-    matrix: np.ndarray
-    hidden: np.ndarray
 
 
 class Scores(NamedTuple):
@@ -241,8 +214,8 @@ class Scores(NamedTuple):
 class Weighted(NamedTuple):
     """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).
 
-    `hidden`, (P, h), are directions that are not estimated; `kept`, (P,), are shares of
-    mean squares that rows keep when they are weighted, up to the length `radius`.
+    `hidden`, (P, h), are directions that are not estimated; rows keep shares `kept` of
+    their mean squares (P,) if weighted, up to the length `radius`.
     """
 
     estimates: np.ndarray
@@ -253,10 +226,11 @@ class Weighted(NamedTuple):
     radius: float
 
 
-def inverse_within(moment: Moment, blocks: np.ndarray) -> Inverse:
+def inverse_within(moment: Moment, blocks: np.ndarray) -> tuple:
     """Invert the moment of regressors with a constant, where it exceeds its noise.
 
-    Within each block of one-hot columns, effects weighted by released shares of the
+    Returns the inverse and orthonormal directions that noise hides, (P, h). Within each
+    block of one-hot columns, effects weighted by released shares of the
     columns add up to 0; -1 is no block. Columns whose released share may be noise are
     left out first, as this noise would turn the directions of others.
     """
@@ -273,37 +247,34 @@ def inverse_within(moment: Moment, blocks: np.ndarray) -> Inverse:
     least = max(edge, _LEAST * float(values[-1]))
     seen, vectors = values > least, free @ vectors
     matrix = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
-    return Inverse(matrix, np.column_stack([left_out.T, vectors[:, ~seen]]))
+    return matrix, np.column_stack([left_out.T, vectors[:, ~seen]])
 
 
-def first_estimates(moment: Moment, inverse: Inverse) -> tuple[np.ndarray, np.ndarray]:
+def first_estimates(moment: Moment, inverse) -> tuple[np.ndarray, np.ndarray]:
     """Return least-squares coefficients (P, k), and deviations of residuals (k,)."""
-    found = inverse.matrix @ moment.cross
+    found = inverse @ moment.cross
     explained = np.sum((2.0 * moment.cross - moment.regressors @ found) * found, axis=0)
     noise = math.sqrt(2.0) * moment.cross_spread**2 / max(moment.spread, 1e-300)
     rest = np.maximum(moment.squares - explained, max(noise, 1e-300))
     return found, np.sqrt(rest / max(float(moment.regressors[-1, -1]), _LEAST_CONSTANT))
 
 
-def weighted_estimates(
-    moment: Moment, inverse, estimates, scores, kept, radius
-) -> Weighted:
-    """Add covariances of the errors to estimates (P, k), and p-values of linearity.
+def errors_of(moment: Moment, inverse, own: Scores, far: Scores) -> tuple:
+    """Return covariances of errors (k, P, P), and p-values of linearity (k,).
 
     Under linearity, scores of far rows have the mean 0, but for these errors.
     """
-    own, far = scores
     covariances, p_values = [], []
-    values, vectors = np.linalg.eigh(inverse.matrix)
+    values, vectors = np.linalg.eigh(inverse)
     seen = vectors[:, values > 1e-9 * max(float(values[-1]), 1e-300)]
-    for j in range(estimates.shape[1]):
-        square, far_square = (_positive(part.squares[j]) for part in scores)
+    for j in range(len(own.means)):
+        square, far_square = _positive(own.squares[j]), _positive(far.squares[j])
         # The step is computed with the noise of the moment.
-        step = inverse.matrix @ own.means[j]
+        step = inverse @ own.means[j]
         white = own.noise[j] ** 2 + moment.spread**2 * (step @ step)
         noise = white * np.eye(len(square)) + moment.spread**2 * np.outer(step, step)
         middle = noise + square / moment.n_samples
-        covariances.append(inverse.matrix @ middle @ inverse.matrix)
+        covariances.append(inverse @ middle @ inverse)
         share = np.trace(far_square) / max(np.trace(square), 1e-300)
         # The sampling of far rows is larger with true coefficients than with these.
         law = far.noise[j] ** 2 * np.eye(len(square)) + far_square / moment.n_samples
@@ -311,9 +282,7 @@ def weighted_estimates(
         distance = float(mean @ np.linalg.pinv(law) @ mean)
         p_values.append(float(chdtrc(seen.shape[1], distance)))
     found = np.array(covariances).reshape(-1, *moment.regressors.shape)
-    return Weighted(
-        estimates.T, found, np.array(p_values), inverse.hidden, kept, radius
-    )
+    return found, np.array(p_values)
 
 
 def _positive(matrix: np.ndarray) -> np.ndarray:
@@ -402,11 +371,7 @@ class Basis(NamedTuple):
 def chosen_basis(
     wanted: str, expanded: np.ndarray, others: float, n_targets: int, reach: float
 ) -> Basis:
-    """Return a basis; "auto" uses the richest one whose noise is low.
-
-    `others` is the mean squared length of other columns, and `reach` the number of rows
-    times mu of the moment.
-    """
+    """Return a basis, or the richest of low noise; `reach` is n times mu."""
     d = int(expanded.sum())
     for name, waves, pairs, most in _CHOICES:
         if wanted not in (name, "auto") or (

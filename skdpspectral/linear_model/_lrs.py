@@ -201,8 +201,7 @@ class UserIntercept(BaseEstimator):
 class SharedModel:
     """Shared directions U, (n_features, rank), of features divided by `scale`.
 
-    `weights` and `intercept` are those of users without a model. `users` are the
-    parameters of all users, where nothing is private.
+    `weights` and `intercept` are of users without a model, `users` of all if exact.
     """
 
     U: np.ndarray
@@ -211,7 +210,7 @@ class SharedModel:
     intercept: float = 0.0
     n_iter: int = 1
     converged: bool = True
-    users: _kernels_lrs.UserParameters | None = None
+    users: _kernels_lrs.AlternatingSolver | None = None
 
     @property
     def components(self) -> np.ndarray:
@@ -226,10 +225,7 @@ class SharedModel:
 
 @dataclass(frozen=True)
 class ExactDirections(Statistic):
-    """Directions U that fit all users best, without noise.
-
-    Users' fits have `rules`. Iterations end when U moves by at most `tol`.
-    """
+    """Directions U that fit all users best, without noise."""
 
     rules: _kernels_lrs.LocalRules
     n_features: int
@@ -245,11 +241,7 @@ class ExactDirections(Statistic):
         return (_BILLBOARD,)
 
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
-        """Fit U and all users, and release U.
-
-        `start`, (n_features, rank), may be the name of a start. `scale` divides the
-        features; None for their root mean squares. `progress` may stop the alternation.
-        """
+        """Fit U and all users, and release U; without a `scale`, find that too."""
         try:
             with np.errstate(all="ignore"):
                 found = self._alternate(rows, start, scale, progress)
@@ -271,8 +263,8 @@ class ExactDirections(Statistic):
         solver = _kernels_lrs.AlternatingSolver(rows, self.rules, self.n_jobs)
         found = solver.fit(solver.start(start), self.max_iter, self.tol, progress.step)
         U, n_iter, converged = found
-        weights = solver.users.weights.mean(axis=0)
-        model = SharedModel(U, scale, weights, 0.0, n_iter, converged, solver.users)
+        weights = solver.weights.mean(axis=0)
+        model = SharedModel(U, scale, weights, 0.0, n_iter, converged, solver)
         if rows.y_means is None:
             return model
         # The mean over users of the intercept that suits the shared coefficients.
@@ -337,27 +329,17 @@ class SharedDirections(Statistic):
 
     def _planned_start(self, name: str, mu: float) -> Gaussian:
         """Plan a sum that each user moves by a matrix s s' of norm 1."""
-        d = self.n_features
-        return calibrate_gaussian(
-            name,
-            sensitivity.projector_sum_sensitivity(self.neighbors),
-            mu,
-            (_kernels_lrs.n_packed(d),),
-            summation_error=(d + 16) * 2.0**-52,
-            magnitude=MOST_USERS,
-            lemma="projector-sums",
-        )
+        moved = sensitivity.projector_sum_sensitivity(self.neighbors)
+        error = (self.n_features + 16) * 2.0**-52
+        more = {"summation_error": error, "lemma": "projector-sums"}
+        shape = (_kernels_lrs.n_packed(self.n_features),)
+        return calibrate_gaussian(name, moved, mu, shape, magnitude=MOST_USERS, **more)
 
     def _planned_votes(self, name: str, mu: float) -> Gaussian:
         """Plan one step of the bisections: users vote on every median at once."""
-        return calibrate_gaussian(
-            name,
-            sensitivity.vote_sensitivity(self._n_medians, self.neighbors),
-            mu,
-            (self._n_medians,),
-            magnitude=0.5 * MOST_USERS,
-            lemma="votes",
-        )
+        moved = sensitivity.vote_sensitivity(self._n_medians, self.neighbors)
+        more = {"magnitude": 0.5 * MOST_USERS, "lemma": "votes"}
+        return calibrate_gaussian(name, moved, mu, (self._n_medians,), **more)
 
     def remarks(self) -> tuple[str, ...]:
         if self.rank and not self.n_releases:
@@ -396,10 +378,7 @@ class SharedDirections(Statistic):
     def _answers(self, block, rows, U, rules, units=(1.0, 1.0)) -> Iterator:
         """Yield the users' moments at U, in some units, a few users at a time."""
         scores = _kernels_lrs.shared_scores(block, U)
-        squares = rows.column_squares(block)
-        fit = _kernels_lrs.thresholding_pursuit(
-            block, scores, squares, rules, _LOCAL_STEPS
-        )
+        fit = _kernels_lrs.thresholding_pursuit(block, scores, rules, _LOCAL_STEPS)
         yield from _kernels_lrs.user_moments(block, scores, fit, units)
 
     def _solved(self, total, noise_std: float, clips) -> np.ndarray:
@@ -413,16 +392,12 @@ class SharedDirections(Statistic):
         return U if self.rules.fixed else _kernels_lrs.positive_qr(U)[0]
 
     def _released_clips(self, release, rows, U, rules) -> np.ndarray:
-        """Return the units of curvature and gradient; release the votes for medians.
-
-        Only the signs of the noisy sums of votes are used.
-        """
+        """Return units of curvature and gradient; signs of votes alone are used."""
         clips = np.array(self.clip_norms, dtype=np.float64)
         wanted = np.flatnonzero(np.isnan(clips))
         if not len(wanted):
             return clips
-        counts = self._counts(rows, U, rules)[wanted]
-        each = range(len(wanted))
+        counts, each = self._counts(rows, U, rules)[wanted], range(len(wanted))
 
         def margins(places):
             return counts[each, places] - 0.5 * counts[:, -1]
@@ -441,12 +416,12 @@ class SharedDirections(Statistic):
     def _placed(self, block, rows, U, rules) -> np.ndarray:
         """Count the users of a block between the norms on the grid."""
         points = _norm_at(np.arange((1 << _BISECTIONS) + 1))
-        counts, size = np.zeros((2, len(points) + 1), dtype=np.int64), self._n_curvature
+        counts = np.zeros((2, len(points) + 1), dtype=np.int64)
         for moments in self._answers(block, rows, U, rules):
-            parts = moments[:, :size], moments[:, size:]
+            parts = np.split(moments, [self._n_curvature], axis=1)
             for count, vectors in zip(counts, parts, strict=True):
                 # What is not a number lies beyond all of them.
-                places = np.searchsorted(points, _kernels_lrs.row_norms(vectors))
+                places = np.searchsorted(points, per_user.norms(vectors))
                 count += np.bincount(places, minlength=len(count))
         return counts
 
@@ -501,8 +476,7 @@ class PersonalModels(UserModels):
     def predict(self, features, codes: np.ndarray, components: np.ndarray):
         """Predict rows of several users, with bits independent of other rows.
 
-        ``features(rows)`` returns the features of a slice of rows; `codes`, (n_rows,),
-        are their users; `components` is U'.
+        ``features(rows)`` returns the features of a slice of rows, of users `codes`.
         """
         predicted = np.empty(len(codes))
         size = max(1, _PART_NUMBERS // max(components.shape[1], 1))
@@ -706,10 +680,6 @@ class LRSRegressor(
 
     # -- what parameters mean ------------------------------------------------------
 
-    def _is_fixed(self) -> bool:
-        """Return whether all weights are one, and users have none of their own."""
-        return self.shared_weights == "fixed"
-
     def _own_solver(self) -> PrivateRounds | Alternation:
         if isinstance(self.solver, str):
             return PrivateRounds() if self._is_private() else Alternation()
@@ -726,7 +696,7 @@ class LRSRegressor(
         """Refuse combinations of individually valid parameters."""
         super()._check_parameters()
         private, solver = self._is_private(), self._own_solver()
-        fixed, rank = self._is_fixed(), self.n_components
+        fixed, rank = self.shared_weights == "fixed", self.n_components
         rounds = isinstance(solver, PrivateRounds)
         kept, given = rounds and not solver.n_rounds, not isinstance(solver.init, str)
         is_switch = isinstance(self.fit_intercept, (bool, np.bool_))
@@ -771,7 +741,7 @@ class LRSRegressor(
         solver = self._own_solver()
         shape = (min(int(self.n_components), n_features), n_features)
         if isinstance(solver.init, str):
-            if self._is_fixed():
+            if self.shared_weights == "fixed":
                 return np.zeros(shape[::-1])
             return None if isinstance(solver, PrivateRounds) else solver.init
         start = _numbers(solver.init, "init")
@@ -780,22 +750,20 @@ class LRSRegressor(
                 "init of solver must be a string, or finite numbers of shape "
                 f"(n_components, n_features) = {shape}"
             )
-        if self._is_fixed():  # a central model, of any length
+        if self.shared_weights == "fixed":  # a central model, of any length
             return start.T.copy()
         return _kernels_lrs.positive_qr(start.T)[0]
 
     def _rules(self, n_features: int, prior=None) -> _kernels_lrs.LocalRules:
         """Return the rules of users' fits; without a prior, that is public."""
-        fixed, rank = self._is_fixed(), min(int(self.n_components), n_features)
+        rank = min(int(self.n_components), n_features)
+        fixed = self.shared_weights == "fixed"
         most = n_features if self.sparsity is None else int(self.sparsity)
-        return _kernels_lrs.LocalRules(
-            sparsity=min(most, n_features),
-            ridge_shared=float(self.ridge_shared),
-            ridge_sparse=float(self.ridge_sparse),
-            prior=np.full(rank, float(fixed)) if prior is None else prior,
-            fixed=fixed,
-            free=most >= n_features and self.ridge_sparse > 0.0,
-        )
+        prior = np.full(rank, float(fixed)) if prior is None else prior
+        ridges = float(self.ridge_shared), float(self.ridge_sparse)
+        free = most >= n_features and ridges[1] > 0.0
+        given = min(most, n_features), *ridges, prior, fixed
+        return _kernels_lrs.LocalRules(*given, free=free)
 
     def _statistic(self, n_features: int) -> ExactDirections | SharedDirections:
         solver, rules = self._own_solver(), self._rules(n_features)
@@ -805,12 +773,9 @@ class LRSRegressor(
         n_releases = int(solver.n_rounds) if len(rules.prior) else 0
         spectral = isinstance(solver.init, str) and not rules.fixed
         norms = solver.curvature_clip_norm, solver.gradient_clip_norm
-        return SharedDirections(
-            *users,
-            n_releases,
-            release_start=n_releases > 0 and spectral,
-            clip_norms=tuple(None if norm is None else float(norm) for norm in norms),
-        )
+        clip_norms = tuple(None if norm is None else float(norm) for norm in norms)
+        released = n_releases > 0 and spectral
+        return SharedDirections(*users, n_releases, released, clip_norms)
 
     def _n_beside(self) -> int:
         return len(self._columns_beside())
@@ -900,7 +865,8 @@ class LRSRegressor(
     def _models_beside(self, rows, index, U, rules, users=None) -> PersonalModels:
         """Fit users, unless already fitted, from their own rows and U alone."""
         if users is None:
-            users = _kernels_lrs.solve_users(rows, U, rules, self.n_jobs)
+            users = _kernels_lrs.AlternatingSolver(rows, rules, self.n_jobs)
+            users.fit_anew(U, known=False)
         with np.errstate(all="ignore"):
             sparse = users.sparse / self.scale_[users.support]
         own = users.weights, users.support, sparse, np.zeros(rows.n_users)
@@ -1018,12 +984,12 @@ class LRSRegressor(
         index, y = self._index(table), subtract_offsets(targets, offsets)
         return self._user_rows(table, y, index, scale), index
 
-    def _user_rows(self, table, y, index, scale) -> per_user.UserRows:
+    def _user_rows(self, table, y, index, scale) -> per_user.GroupedRows:
         """Return rows by user, with their intercepts taken out if there are any."""
-        own = self._intercept() or UserIntercept()
-        level = per_user.Level(own.prior or 0.0, float(own.ridge))
-        center = self._intercept() is not None
-        return rows_by_user(table, y, index, scale=scale, center=center, level=level)
+        own, how = self._intercept(), {"scale": scale}
+        if own is not None:
+            how |= {"center": True, "level": (own.prior or 0.0, float(own.ridge))}
+        return rows_by_user(table, y, index, **how)
 
     def _read_like_fit(self, X, users) -> tuple[UserTable, np.ndarray]:
         table = read_users(self, X, users, self.user_feature, reset=False)

@@ -1,8 +1,4 @@
-"""Linear regression and classification from one private moment of rows and targets.
-
-One moment serves all penalties, and moments of residuals serve intervals. Constant
-models use means or medians of targets.
-"""
+"""Linear regression and classification from one private moment of rows and targets."""
 
 from __future__ import annotations
 
@@ -86,8 +82,7 @@ class Units(NamedTuple):
 class StandardRows(NamedTuple):
     """A map to standardized regressors, of which the last is a constant, and targets.
 
-    `limits`, `center` and `scale` are of the chosen `columns`, of which the last ones
-    are the targets. Regressors are columns of the `basis`, made of chosen features.
+    `limits`, `center` and `scale` are of the chosen `columns`; targets are last.
     """
 
     columns: np.ndarray
@@ -123,11 +118,7 @@ def _standardize(block, center, weights) -> np.ndarray:
 
 
 def bounded_joint_rows(block, standard, radius, weight) -> np.ndarray:
-    """Return regressors, weighted targets and a constant, in the unit ball.
-
-    Rows longer than `radius` are scaled down as a whole, which preserves linear
-    relations.
-    """
+    """Return regressors, weighted targets and a constant, as a whole in a ball."""
     rows, targets = standard(block)
     with np.errstate(all="ignore"):
         parts = rows[:, :-1], weight * targets, rows[:, -1:]
@@ -178,10 +169,7 @@ def residual_rows(block, standard, radius, coefficients, reach, far) -> tuple:
 
 
 class RowMean(Statistic):
-    """One release: a mean over rows, of which each moves it by at most `moved`.
-
-    `more` are arguments of the Gaussian mechanism.
-    """
+    """One release: a mean over rows, of which each moves it by at most `moved`."""
 
     def __init__(self, name: str, n_samples: int, moved: float, shape, **more) -> None:
         self.name, self.n_samples = name, n_samples
@@ -249,10 +237,7 @@ def _votes_above(blocks, limits: np.ndarray) -> np.ndarray:
 
 
 class BoxMeans(RowMean):
-    """Means of columns in a public box, shrunk to its middle.
-
-    `likely` is their prior deviation in half-widths; None to estimate it.
-    """
+    """Means in a box, shrunk to its middle; `likely` is a prior deviation, or None."""
 
     def __init__(self, n: int, box: Box, name: str, likely=None) -> None:
         self.box, self.likely, k = box, likely, len(box.low)
@@ -267,9 +252,8 @@ class BoxMeans(RowMean):
         box, noise = self.box, self.noise_std(release)
         row_map = partial(_in_unit_box, box=box, radius=self._radius)
         mean = super().run(release, rows, RowWalk(row_map), _sum_of_rows)
-        square = max(float(np.mean(mean**2)) - noise**2, 0.0)
-        if self.likely is not None:
-            square = self.likely**2
+        found = max(float(np.mean(mean**2)) - noise**2, 0.0)
+        square = found if self.likely is None else self.likely**2
         mean *= square / max(square + noise**2, np.finfo(float).tiny)
         widths = box.half_widths
         return box.midpoint + np.clip(mean, -widths, widths) * box.unit
@@ -306,20 +290,11 @@ def _sum_of_squares(blocks) -> np.ndarray:
 
 
 def joint_moment(n: int, n_columns: int) -> RowMean:
-    """Return the release of the second moment of rows in the unit ball.
-
-    `n_columns` are those of regressors and targets, without the constant.
-    """
-    return RowMean(
-        "joint_moment",
-        n,
-        sensitivity.second_moment_sensitivity(1.0, n),
-        (n_columns + 1, n_columns + 1),
-        symmetric=True,
-        summation_error=mean_summation_error(1.0, n, n_columns),
-        magnitude=2.0,
-        lemma="joint-rows",
-    )
+    """Return the release of the second moment of rows with a constant, in a ball."""
+    moved, shape = sensitivity.second_moment_sensitivity(1.0, n), (n_columns + 1,) * 2
+    error = mean_summation_error(1.0, n, n_columns)
+    more = {"summation_error": error, "magnitude": 2.0, "lemma": "joint-rows"}
+    return RowMean("joint_moment", n, moved, shape, symmetric=True, **more)
 
 
 # Weight of second moments in the release of scores: the largest one that is free.
@@ -327,26 +302,15 @@ _SCORE_WEIGHT = 0.5
 
 
 class ResidualMoments(RowMean):
-    """Means of scores and their second moments, which cost nothing besides.
-
-    `order` counts the regressors, with the constant.
-    """
+    """Means of scores of `order` regressors, and second moments, which are free."""
 
     def __init__(self, n: int, order: int, n_targets: int, name: str) -> None:
-        shape = n_targets, order + order * (order + 1) // 2
-        error = mean_summation_error(
-            1.5 * math.sqrt(n_targets), n, order - 1 + n_targets
-        )
-        super().__init__(
-            name,
-            n,
-            sensitivity.residual_moments_sensitivity(n, n_targets),
-            shape,
-            summation_error=2.0 * error,  # packed entries are rounded once more
-            magnitude=2.0,
-            lemma="residual-moments",
-        )
-        self._order = order
+        self._order, shape = order, (n_targets, order + order * (order + 1) // 2)
+        moved, width = sensitivity.residual_moments_sensitivity(n, n_targets), order - 1
+        error = mean_summation_error(1.5 * math.sqrt(n_targets), n, width + n_targets)
+        # Packed entries are rounded once more.
+        more = {"summation_error": 2.0 * error, "lemma": "residual-moments"}
+        super().__init__(name, n, moved, shape, magnitude=2.0, **more)
         self._off = np.full(shape[1] - order, math.sqrt(2.0 * _SCORE_WEIGHT))
         self._off[packed_diagonal(order)] = math.sqrt(_SCORE_WEIGHT)
 
@@ -416,7 +380,7 @@ _LIKELY_MEAN = 0.5
 _USUAL_NOISE, _GROWTH, _LONGEST, _ENDLESS = 0.05, 0.25, 2.0, 1024.0
 
 # Shares of the moment's part of mu**2, where scores are released for intervals.
-_INTERVAL_SHARES = {"moment": 0.65, "scores": 0.27, "far": 0.08}
+_INTERVAL_SHARES = {"moment": 0.65, "scores": 0.27, "far_scores": 0.08}
 
 # Lengths of features, in usual ones, and of targets, that weights and limits keep; and
 # the length of targets, in that of features. Scores correct what is lost by it.
@@ -446,37 +410,26 @@ class Fitted(NamedTuple):
 class RegressionMoments(Combination):
     """Private scales of columns, unless public, followed by the joint moment.
 
-    `boxes` are public boxes of features and of targets, or None. `target_units` are
-    public centers and scales of targets, which replace private ones. `square` is the
-    mean squared length of features that are standardized already, or None. With
-    `intervals`, rows are weighted by features alone, and scores are released besides;
-    `blocks` is the block of one-hot columns that each feature is in, -1 for none.
-    `basis` is the name of a basis, in which features with infinite limits are numbers.
+    `shape` has the numbers of rows, features and targets, and `boxes` public boxes of
+    features and of targets, or None. `target_units` are public centers and scales of
+    targets, or None. `square` is the mean squared length of features that are
+    standardized already, or None. With `intervals`, rows are weighted by features
+    alone, and scores are released besides; `blocks` is the block of one-hot columns
+    that each feature is in, -1 for none. `basis` is the name of a basis.
     """
 
     def __init__(
-        self,
-        n_samples: int,
-        n_features: int,
-        n_targets: int,
-        mu: float,
-        *,
-        boxes: tuple[Box | None, Box | None],
-        target_units: tuple[float, float] | None,
-        square: float | None,
-        intervals: bool,
-        blocks: np.ndarray | None,
-        basis: str,
+        self, shape, mu, boxes, target_units, square, *, intervals, blocks, basis
     ) -> None:
+        n_samples, n_features, n_targets = shape
         self.n_samples, self._mu, self.square = n_samples, mu, square
         self.widths = {"X": n_features, "y": n_targets}
         self.boxes = dict(zip(self.widths, boxes, strict=True))
         self.units = {"X": None if square is None else (0.0, 1.0), "y": target_units}
-        self.blocks = np.full(n_features, -1) if blocks is None else blocks
+        self.blocks = blocks
         # Public bounds of all columns, infinite if there are none.
         self._edges = np.full((2, n_features + n_targets), [[-np.inf], [np.inf]])
-        places = slice(n_features), slice(n_features, None)
-        for place, box in zip(places, boxes, strict=True):
+        for box, place in zip(boxes, np.s_[:n_features, n_features:], strict=True):
             if box is not None:
                 self._edges[:, place] = box.low, box.high
         parts, shares = self._parts_of_units()
@@ -490,29 +443,24 @@ class RegressionMoments(Combination):
             self.others = square - float(expanded.sum())
         given = expanded, self.others, n_targets, n_samples * reach
         self.basis = kernels.chosen_basis(basis, *given)
-        width = len(self.basis.sources())
-        self.n_columns = width + n_targets
+        self.n_columns = len(self.basis.sources()) + n_targets
         self.moment = joint_moment(n_samples, self.n_columns)
-        self.scores: dict[str, ResidualMoments] = {}
-        regression: Statistic = self.moment
+        shape = n_samples, n_features + 1, n_targets
+        names = ("scores", "far_scores") if intervals else ()
+        self.scores = {name: ResidualMoments(*shape, name) for name in names}
+        parts["moment"] = self.moment
         if intervals:
-            shape = n_samples, n_features + 1, n_targets
-            names = {"scores": "scores", "far": "far_scores"}
-            self.scores = {k: ResidualMoments(*shape, v) for k, v in names.items()}
-            regression = Combination(
-                {"moment": self.moment, **self.scores}, _INTERVAL_SHARES
-            )
-        parts["moment"] = regression
+            both = {"moment": self.moment, **self.scores}
+            parts["moment"] = Combination(both, _INTERVAL_SHARES)
         # What is released alone where public numbers say that nothing else is found.
-        self.location = self._constant_model(mu)
+        hopeless = self._is_hopeless(parts, shares)
+        self.location = self._constant_model(mu) if hopeless else None
         instead = self._constant_model(reach)
-        if self.location is not None and self._is_hopeless(parts, shares):
+        if self.location is not None:
             parts, shares = {"location": self.location}, {"location": 1.0}
-        else:
-            self.location = None
-            if instead is not None and "y" in parts:
-                # Without a target, its location is worth more than any moment.
-                parts["moment"] = Choice("regression", regression, instead)
+        elif instead is not None and "y" in parts:
+            # Without a target, its location is worth more than any moment.
+            parts["moment"] = Choice("regression", parts["moment"], instead)
         super().__init__(parts, shares)
 
     # -- what is public ----------------------------------------------------------------
@@ -521,17 +469,11 @@ class RegressionMoments(Combination):
         """Return statistics of locations and scales, and their shares of mu**2."""
         n, box = self.n_samples, self.boxes["X"]
         parts: dict[str, Statistic] = {}
-        shares: dict[str, float] = {}
-        for name in ("y", "X"):
-            if self._is_scaled(name):
-                parts[name] = FeatureScales(
-                    n,
-                    self.widths[name],
-                    box=self.boxes[name],
-                    prefix="target_" * (name == "y"),
-                    factor=_SURER[name],
-                )
-                shares[name] = self._scale_share(name)
+        shares = self._scale_shares()
+        for name in shares:
+            prefix, factor = "target_" * (name == "y"), _SURER[name]
+            how = {"box": self.boxes[name], "prefix": prefix, "factor": factor}
+            parts[name] = FeatureScales(n, self.widths[name], **how)
         if "X" not in parts and self.square is None:
             if box is not None and self.units["y"] is not None:
                 parts["center"] = BoxMeans(n, box, "feature_means")
@@ -540,25 +482,21 @@ class RegressionMoments(Combination):
             shares["square"] = _SQUARE_SHARE
         return parts, shares
 
-    def _is_scaled(self, name: str) -> bool:
-        """Return whether features, or targets, get private scales."""
-        if self.units[name] is not None:
-            return False
-        return self.boxes[name] is None or self._visible(name) < _BLIND[name]
-
-    def _scale_share(self, name: str) -> float:
-        """Return the share of mu**2 of private scales."""
-        least, most = _SCALE_SHARES[name]
-        if name == "y" and (self._is_scaled("X") or self.boxes[name] is not None):
-            return least
-        needed = self._visible(name, 1.0) / _VISIBLE
-        return float(np.clip(needed**2, least, most))
-
-    def _visible(self, name: str, share: float | None = None) -> float:
-        """Return about the share of pairs that must differ for a column to be seen."""
-        share = self._scale_share(name) if share is None else share
-        reach = self.n_samples * self._mu * math.sqrt(share)
-        return _PER_NOISE * math.sqrt(self.widths[name]) / reach
+    def _scale_shares(self) -> dict[str, float]:
+        """Return the shares of mu**2 of private scales, by what gets them."""
+        shares: dict[str, float] = {}
+        for name, (least, most) in _SCALE_SHARES.items():
+            box, reach = self.boxes[name], self.n_samples * self._mu
+            # About the share of pairs that must differ for a column to be seen.
+            visible = _PER_NOISE * math.sqrt(self.widths[name])
+            share = float(np.clip((visible / reach / _VISIBLE) ** 2, least, most))
+            if name == "y" and ("X" in shares or box is not None):
+                share = least
+            reach *= math.sqrt(share)
+            seen = box is None or visible / reach < _BLIND[name]
+            if seen and self.units[name] is None:
+                shares[name] = share
+        return dict(reversed(shares.items()))
 
     def _constant_model(self, mu: float) -> Medians | BoxMeans | None:
         """Return what locates targets; None if noise outvotes all rows."""
@@ -633,8 +571,8 @@ class RegressionMoments(Combination):
             row_map = partial(bounded_weighted_rows, reach=reach, length=length)
         # Targets and the constant come last.
         inputs, last = standard.inputs, self.n_columns
-        targets = columns[len(columns) - n_targets :] - p + last - self.widths["y"]
-        kept = np.concatenate([inputs, targets, [last]]).astype(int)
+        ends = np.append(units.seen[p:], True)
+        kept = np.append(inputs, last - self.widths["y"] + np.flatnonzero(ends))
         exact, at = np.zeros((last + 1, last + 1)), np.ix_(kept, kept)
         walk = RowWalk(partial(row_map, **more), rows_per_block(last))
         kernel = partial(sum_of_outer_products, n_features=len(kept))
@@ -736,11 +674,10 @@ class RegressionMoments(Combination):
     def _weighted(self, release, rows, found: Fitted, standard, radius) -> Any:
         """Release scores, and those of far rows; return what intervals are made of."""
         inputs, targets = standard.inputs, standard.columns - self.widths["X"]
-        moment = kernels.moment_of(
-            found.matrix, len(inputs), found.spread, found.cross_spread, self.n_samples
-        )
+        noise = found.spread, found.cross_spread, self.n_samples
+        moment = kernels.moment_of(found.matrix, len(inputs), *noise)
         blocks = np.append(self.blocks[inputs], -1)
-        inverse = kernels.inverse_within(moment, blocks)
+        inverse, hidden = kernels.inverse_within(moment, blocks)
         first, deviations = kernels.first_estimates(moment, inverse)
         noise = self.scores["scores"].noise_std(release)
         noise = max(noise * radius * math.sqrt(self.n_samples), 1e-300)
@@ -748,25 +685,18 @@ class RegressionMoments(Combination):
         estimate, scores, reach = first, [], cut * deviations
         if found.spread == 0.0:
             reach = _ENDLESS * reach
+        given = {"standard": standard, "radius": radius, "reach": reach}
         kept = np.append(inputs, self.widths["X"])
-        for name, part in self.scores.items():
-            row_map = partial(
-                residual_rows,
-                standard=standard,
-                radius=radius,
-                coefficients=estimate,
-                reach=reach,
-                far=name == "far",
-            )
-            given = kept, targets[len(inputs) :], reach * radius
-            scores.append(part.run(release, rows, row_map, *given))
-            estimate = first + inverse.matrix @ scores[0].means.T
+        for part, far in zip(self.scores.values(), (False, True), strict=True):
+            row_map = partial(residual_rows, coefficients=estimate, far=far, **given)
+            more = kept, targets[len(inputs) :], reach * radius
+            scores.append(part.run(release, rows, row_map, *more))
+            estimate = first + inverse @ scores[0].means.T
         # Others have no mean square of 1 before they are weighted.
         ones = (blocks < 0) & ("X" in self.parts() or self.square is not None)
-        kept = np.where(ones, *(np.diag(moment.regressors), moment.regressors[-1, -1]))
-        return kernels.weighted_estimates(
-            moment, inverse, estimate, scores, kept, radius
-        )
+        kept = np.where(ones, np.diag(moment.regressors), moment.regressors[-1, -1])
+        errors = kernels.errors_of(moment, inverse, *scores)
+        return kernels.Weighted(estimate.T, *errors, hidden, kept, radius)
 
 
 # -- the estimators ------------------------------------------------------------------
@@ -835,7 +765,7 @@ class MomentModel(TableEstimator):
         intervals = getattr(self, "intervals", False)
         if intervals and self.basis != "linear":
             raise ValueError('intervals=True requires basis="linear"')
-        box = square = blocks = None
+        box, square, blocks = None, None, np.full(n_features, -1)
         units = self._input_units()
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)
@@ -844,15 +774,10 @@ class MomentModel(TableEstimator):
             box, square = Box(low, high, n_features, per_feature=True), units.square
             blocks = units.blocks
         target_box, target_units = self._given_of_targets(n_targets)
-        return RegressionMoments(
-            *(n_samples, n_features, n_targets, gaussian_mu(*self._budget_of_fit())),
-            boxes=(box, target_box),
-            target_units=target_units,
-            square=square,
-            intervals=intervals,
-            blocks=blocks,
-            basis=self.basis,
-        )
+        shape, boxes = (n_samples, n_features, n_targets), (box, target_box)
+        given = gaussian_mu(*self._budget_of_fit()), boxes, target_units, square
+        how = {"intervals": intervals, "blocks": blocks, "basis": self.basis}
+        return RegressionMoments(shape, *given, **how)
 
     def _unread(self, X, y) -> DeferredRead:
         """Check the form of rows and targets; the shape is that of the targets."""
@@ -924,13 +849,8 @@ class MomentModel(TableEstimator):
 
     def _moment(self) -> kernels.Moment:
         """Return the released moment, of the regressors and the targets in use."""
-        return kernels.moment_of(
-            self.moment_,
-            int(np.sum(self._seen_columns())),
-            self.moment_noise_std_,
-            self.cross_noise_std_,
-            self.n_samples_,
-        )
+        noise = self.moment_noise_std_, self.cross_noise_std_, self.n_samples_
+        return kernels.moment_of(self.moment_, self._seen_columns().sum(), *noise)
 
     def _basis(self) -> kernels.Basis:
         """Return the basis of the fit."""
@@ -1223,10 +1143,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self.coef_std_ = self._contrasts()[1]
 
     def _contrasts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients (k, p) and standard errors; NaN if hidden by noise.
-
-        Those of one-hot columns are about the mean over their levels.
-        """
+        """Return coefficients (k, p), or effects of levels, and errors; or NaN."""
         stop, seen = self.n_features_in_, ~self.unseen_features_
         rows, shares, fixed = np.eye(stop), np.zeros(stop), np.zeros(stop)
         shares[seen] = np.maximum(self.moment_[-1, : int(seen.sum())], 1e-9)

@@ -406,7 +406,7 @@ class NetworkModels(UserModels):
         known = known[np.argsort(codes[known], kind="stable")]
         present, dense = np.unique(codes[known], return_inverse=True)
         given = table.X[known], np.zeros(len(known)), dense, len(present)
-        rows = per_user.UserRows(*given)
+        rows = per_user.GroupedRows(*given)
         starts = np.cumsum(rows.counts) - rows.counts
         for block in rows.blocks():
             for place in _kernels.in_parts(block, layout):

@@ -44,7 +44,7 @@ class Tasks:
         )
 
     def rows(self):
-        return per_user.UserRows(self.X, self.y, self.codes, len(self.counts))
+        return per_user.GroupedRows(self.X, self.y, self.codes, len(self.counts))
 
     def user(self, number):
         own = self.codes == number
@@ -53,12 +53,12 @@ class Tasks:
     def blocks(self):
         for block in self.rows().blocks():
             scores = local.shared_scores(block, self.U)
-            yield block, scores, np.square(block.X).sum(axis=1)
+            yield block, scores
 
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):
-    """Small blocks, and no warnings of numpy, as within UserRows.map."""
+    """Small blocks, and no warnings of numpy, as within GroupedRows.map."""
     monkeypatch.setattr(_user_rows, "_BLOCK_NUMBERS", 1500)
     with np.errstate(all="ignore"):
         yield
@@ -118,7 +118,7 @@ SETTINGS = {
 def test_least_squares(setting):
     tasks = Tasks(**SETTINGS[setting])
     rng = np.random.default_rng(1)
-    for block, scores, _ in tasks.blocks():
+    for block, scores in tasks.blocks():
         support = np.array(
             [rng.permutation(N_FEATURES)[:SPARSITY] for _ in range(len(block))]
         )
@@ -148,9 +148,9 @@ def test_a_cold_fit_is_nearly_always_the_best_subset(noise):
     """Against all 220 subsets; with these seeds 58 of 60 users or more."""
     tasks = Tasks(np.full(60, 14), noise, **NO_RIDGES)
     optimal, pursuit = 0, 0
-    for block, scores, squares in tasks.blocks():
-        found = pursuits.cold_fit(block, scores, squares, tasks.rules, 15, 3)
-        plain = pursuits.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
+    for block, scores in tasks.blocks():
+        found = pursuits.cold_fit(block, scores, tasks.rules)
+        plain = pursuits.thresholding_pursuit(block, scores, tasks.rules, 15)
         assert np.all(found.loss <= plain.loss)
         for i, number in enumerate(block.users):
             bound = best_subset(*tasks.user(number), tasks.U, tasks.rules)
@@ -163,8 +163,8 @@ def test_a_cold_fit_is_nearly_always_the_best_subset(noise):
 
 KERNELS = {
     "pursuit": lambda block, *a: pursuits.thresholding_pursuit(block, *a, 15),
-    "matching": pursuits.matching_pursuit,
-    "cold fit": lambda block, *a: pursuits.cold_fit(block, *a, 15, 3),
+    "matching": pursuits._greedy_fit,
+    "cold fit": pursuits.cold_fit,
 }
 
 
@@ -176,12 +176,11 @@ def test_features_that_are_worth_nothing_are_not_chosen(kernel, large):
     tasks = Tasks(np.full(20, 32), **(RIDGES if large is None else NO_RIDGES))
     tasks.U[4] = 0.0
     others = np.delete(np.arange(N_FEATURES), 4)
-    for block, _, _ in tasks.blocks():
+    for block, _ in tasks.blocks():
         scores = (block.X[:, :, others] @ tasks.U[others]).transpose(0, 2, 1).copy()
         signs = np.where(np.arange(32) % 2, 1.0, -1.0)
         block.X[:, :, 4] = scores[:, 0] if large is None else large * signs
-        squares = np.square(block.X).sum(axis=1)
-        fit = KERNELS[kernel](block, scores, squares, tasks.rules)
+        fit = KERNELS[kernel](block, scores, tasks.rules)
         assert np.isfinite(fit.loss).all()
         assert not np.any(fit.support == 4)
         assert np.all(np.abs(fit.sparse) > 1e-12)
@@ -247,8 +246,8 @@ def test_a_shared_step_without_weights_or_rows_is_finite():
 def test_user_moments(monkeypatch):
     monkeypatch.setattr(moments, "_PART_NUMBERS", 1000)
     tasks = Tasks()
-    for block, scores, squares in tasks.blocks():
-        fit = pursuits.thresholding_pursuit(block, scores, squares, tasks.rules, 5)
+    for block, scores in tasks.blocks():
+        fit = pursuits.thresholding_pursuit(block, scores, tasks.rules, 5)
         found = list(moments.user_moments(block, scores, fit, (2.0, 3.0)))
         size = moments.n_curvature(RANK, N_FEATURES)
         curvatures, gradients = np.split(np.concatenate(found), [size], axis=1)
@@ -271,7 +270,7 @@ def test_start_moments_have_unit_norm_whatever_the_size():
     tasks = Tasks()
     for size in (1e-200, 1.0, 1e100):
         tasks.y *= size
-        for block, _, _ in tasks.blocks():
+        for block, _ in tasks.blocks():
             packed = moments.start_moments(block)
             matrices = shared.unpack_symmetric(packed, N_FEATURES)
             for i, number in enumerate(block.users):
@@ -290,7 +289,7 @@ def test_solve_moments_is_least_squares():
     curvature = plain_curvature(tasks, weights)
     gradient = curvature @ U.T.ravel()
     packed = 0.0
-    for block, _, _ in tasks.blocks():
+    for block, _ in tasks.blocks():
         outer = shared.packed_outer(weights[block.users])
         packed = packed + outer.T @ shared.packed_grams(block)
     total = np.concatenate([packed.ravel(), gradient])
@@ -321,7 +320,7 @@ def test_the_total_loss_falls_from_step_to_step():
     alternating, losses = alternation(tasks), []
 
     def note(iteration, move):
-        losses.append(alternating.users.loss.sum())
+        losses.append(alternating.loss.sum())
 
     # Until the first repair, which evaluates some users at a newer U than others.
     alternating.fit(tasks.U, 9, 0.0, note)

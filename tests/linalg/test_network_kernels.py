@@ -12,7 +12,7 @@ def block_of(rng, counts, d):
     """A block of users, padded to one height."""
     codes = np.repeat(np.arange(len(counts)), counts)
     X, y = rng.standard_normal((len(codes), d)), rng.standard_normal(len(codes))
-    return per_user.UserRows(X, y, codes, len(counts))
+    return per_user.GroupedRows(X, y, codes, len(counts))
 
 
 def some_networks(rng, n_users, layout, rank=2, k=3, prompt_size=0):
@@ -95,7 +95,7 @@ def test_the_support_is_that_of_a_newton_step():
     X = np.linalg.qr(rng.standard_normal((20, d)))[0]
     X = np.linalg.qr(np.column_stack([np.ones(20), X]))[0][:, 1:] * np.sqrt(20)
     truth = np.array([0, 3.0, 0, -2.0, 0.1, 0, 0, 1.0])
-    rows = per_user.UserRows(X, X @ truth, np.zeros(20, int), 1)
+    rows = per_user.GroupedRows(X, X @ truth, np.zeros(20, int), 1)
     (block,) = rows.blocks()
     rows, _ = networks.rows_of(block, slice(None), False)
     b = np.array([[0, 4]]), np.array([[0.5, 0.1]])
@@ -144,7 +144,7 @@ def test_a_user_has_the_same_bits_in_any_company(seed):
     X, y = rng.standard_normal((m, d)), rng.standard_normal(m)
     U = rng.standard_normal((layout.n_parameters, rank))
     me = some_networks(rng, 1, layout, rank, 1, q)
-    alone = per_user.UserRows(X, y, np.zeros(m, int), 1)
+    alone = per_user.GroupedRows(X, y, np.zeros(m, int), 1)
     expected = numbers_of(alone, 0, U, me, layout)
     for t in (2, 5, 9):
         counts = [m if rng.random() < 0.7 else int(n) for n in rng.integers(1, 60, t)]
@@ -157,7 +157,7 @@ def test_a_user_has_the_same_bits_in_any_company(seed):
         users = some_networks(rng, t, layout, rank, 1, q)
         for everybody, own in zip(users, me, strict=True):
             everybody[code] = own[0]
-        rows = per_user.UserRows(all_X, all_y, codes, t)
+        rows = per_user.GroupedRows(all_X, all_y, codes, t)
         found = numbers_of(rows, code, U, users, layout)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=name)

@@ -5,7 +5,7 @@ import pytest
 from containers import memory_map
 
 from skdpspectral._linalg import per_user as _user_rows
-from skdpspectral._linalg.per_user import UserRows, column_scales, padded_heights
+from skdpspectral._linalg.per_user import GroupedRows, column_scales, padded_heights
 
 COUNTS = np.array([3, 1, 40, 7, 7, 2, 19, 40, 1, 8, 9, 16, 17, 33])
 N_FEATURES = 5
@@ -58,7 +58,7 @@ def test_every_row_is_in_one_block(monkeypatch, block_numbers, shuffled):
     if shuffled:
         order = np.random.default_rng(1).permutation(len(y))
         X, y, codes = X[order], y[order], codes[order]
-    rows = UserRows(X, y, codes, len(COUNTS))
+    rows = GroupedRows(X, y, codes, len(COUNTS))
     assert_same_rows(rows, X, y, codes, rtol=0, atol=0)
     np.testing.assert_array_equal(rows.counts, COUNTS)
     sizes = [block.X.size for block in rows.blocks()]
@@ -68,7 +68,7 @@ def test_every_row_is_in_one_block(monkeypatch, block_numbers, shuffled):
 
 def test_every_user_lies_at_the_same_alignment():
     X, y, codes = table(np.full(6, 3))
-    (block,) = UserRows(X, y, codes, 6).blocks()
+    (block,) = GroupedRows(X, y, codes, 6).blocks()
     assert not np.shares_memory(block.X, X)
     assert all(own.ctypes.data % 64 == 0 for own in block.X)
     taken = block.take(np.array([1, 4]))
@@ -79,7 +79,7 @@ def test_every_user_lies_at_the_same_alignment():
 def test_users_without_rows_are_zeros():
     """No fit makes them, since codes come from rows; the blocks bear them."""
     X, y, codes = table([2, 3])
-    rows = UserRows(X, y, codes + 1, 4, center=True)
+    rows = GroupedRows(X, y, codes + 1, 4, center=True)
     found = by_user(rows)
     assert [len(found[user][1]) for user in range(4)] == [0, 2, 3, 0]
     np.testing.assert_array_equal(rows.counts, [0, 2, 3, 0])
@@ -106,7 +106,7 @@ def test_centering_subtracts_each_users_own_means(shuffled):
         order = np.random.default_rng(1).permutation(len(y))
         X, y, codes = X[order], y[order], codes[order]
     scale = np.linspace(0.5, 3.0, N_FEATURES)
-    rows = UserRows(X, y, codes, len(COUNTS), center=True, scale=scale)
+    rows = GroupedRows(X, y, codes, len(COUNTS), center=True, scale=scale)
     expected_X, expected_y = X.copy(), y.copy()
     for user in range(len(COUNTS)):
         own = codes == user
@@ -132,8 +132,8 @@ def test_the_way_rows_are_stored_does_not_change_a_bit(tmp_path, store, shuffled
     X, y, codes = table()
     X = X.astype("f4").astype("f8")
     order = interleaved(codes) if shuffled else np.arange(len(y))
-    plain = UserRows(X, y, codes, len(COUNTS), center=True)
-    rows = UserRows(
+    plain = GroupedRows(X, y, codes, len(COUNTS), center=True)
+    rows = GroupedRows(
         STORES[store](X[order], tmp_path),
         y[order],
         codes[order],
@@ -149,7 +149,7 @@ def test_the_way_rows_are_stored_does_not_change_a_bit(tmp_path, store, shuffled
 
 def test_map_hides_warnings_that_would_tell_of_values():
     X, y, codes = table([2, 2])
-    rows = UserRows(X * 1e200, y, codes, 2)
+    rows = GroupedRows(X * 1e200, y, codes, 2)
     (squares,) = rows.map(lambda block: np.square(block.X).sum())
     assert squares == np.inf
 
@@ -158,7 +158,7 @@ def test_map_hides_warnings_that_would_tell_of_values():
 def test_column_scales_are_root_mean_squares_of_the_rows_alone(n_jobs):
     X, y, codes = table()
     X[:, 2] = 0.0
-    rows = UserRows(X, y, codes, len(COUNTS))
+    rows = GroupedRows(X, y, codes, len(COUNTS))
     expected = np.sqrt(np.square(X).mean(axis=0))
     expected[2] = 1.0  # a feature without extent is not scaled
     np.testing.assert_allclose(column_scales(rows, n_jobs), expected, rtol=1e-13)

@@ -61,17 +61,17 @@ def arranged(rng, users, layout, options):
         d = X.shape[1]
         place = {"ids first": 0, "ids last": d, "ids between": d // 2}[layout]
         X = np.delete(np.insert(X, place, codes, axis=1), place, axis=1)
-    return per_user.UserRows(X, y, codes, len(users), **options)
+    return per_user.GroupedRows(X, y, codes, len(users), **options)
 
 
 def numbers_of(rows, code, rules, U):
     """All that the kernels compute of one user."""
     (block,) = [block for block in rows.blocks() if code in block.users]
     i = int(np.flatnonzero(block.users == code)[0])
-    scores, squares = _kernels_lrs.shared_scores(block, U), rows.column_squares(block)
+    scores = _kernels_lrs.shared_scores(block, U)
     start = _kernels_lrs.start_moments(block)
-    fit = _kernels_lrs.thresholding_pursuit(block, scores, squares, rules, 10)
-    cold = _kernels_lrs.cold_fit(block, scores, squares, rules, 15, 3)
+    fit = _kernels_lrs.thresholding_pursuit(block, scores, rules, 10)
+    cold = _kernels_lrs.cold_fit(block, scores, rules)
     parts = list(_kernels_lrs.user_moments(block, scores, fit))
     size = _kernels_lrs.n_curvature(len(U.T), len(U))
     joined = list(_kernels_lrs.user_moments(block, scores, fit, (3.0, 7.0)))
@@ -80,17 +80,17 @@ def numbers_of(rows, code, rules, U):
         "clipped start": clip_contributions(start.copy()),
         "moments": np.concatenate(parts),
         "norm of curvature": np.concatenate(
-            [_kernels_lrs.row_norms(part[:, :size]) for part in parts]
+            [per_user.norms(part[:, :size]) for part in parts]
         ),
         "norm of gradient": np.concatenate(
-            [_kernels_lrs.row_norms(part[:, size:]) for part in parts]
+            [per_user.norms(part[:, size:]) for part in parts]
         ),
         "clipped moments": np.concatenate(
             [clip_contributions(part) for part in joined]
         ),
-        "squares": squares,
-        **{f"pursuit {name}": value for name, value in vars(fit).items()},
-        **{f"cold {name}": value for name, value in vars(cold).items()},
+        "squares": block.squares,
+        **{f"pursuit {name}": value for name, value in fit._asdict().items()},
+        **{f"cold {name}": value for name, value in cold._asdict().items()},
     }
     return {name: np.array(value[i]) for name, value in arrays.items()}
 
@@ -109,7 +109,7 @@ def compare(rng, d, m, rank, sparsity):
     scale = rng.uniform(0.5, 2.0, d) if rng.random() < 0.5 else None
     options = {"center": bool(rng.random() < 0.5), "scale": scale}
     if rng.random() < 0.5:
-        options["level"] = per_user.Level(rng.uniform(-3, 3), rng.uniform(0.1, 9.0))
+        options["level"] = rng.uniform(-3, 3), rng.uniform(0.1, 9.0)
     with np.errstate(all="ignore"):
         alone = arranged(rng, [user], "rows", options)
         expected = numbers_of(alone, 0, rules, U)

@@ -196,7 +196,9 @@ def test_estimates_of_quadratic_and_linear_terms_are_unbiased(monkeypatch):
         solution = inverse[:, None] * noisy
         moment = kernels.Moment(A, noisy, np.zeros(1), spread, cross, 10**12)
         beta = vectors @ solution[:, 0]
-        terms = kernels._terms(moment, values, inverse, differences, noisy, solution)
+        terms = kernels._stein_estimates(
+            moment, values, inverse, differences, noisy, solution
+        )
         explained, fitted = terms[0][0], terms[1][0]
         errors.append([fitted - beta @ exact @ beta, explained - b @ beta])
         risk, factor = kernels._risk(
