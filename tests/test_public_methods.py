@@ -56,7 +56,6 @@ OF_USERS = OF_BOTH | {
     "predict": lambda m: m.predict(X, users=USERS),
     "score": lambda m: m.score(X, X[:, 0], users=USERS),
     "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
-    "get_intercept": lambda m: m.get_intercept(1),
 }
 
 
@@ -74,12 +73,12 @@ def of_rows(y, **more):
 DECISION = {"decision_function": lambda m: m.decision_function(X)}
 EFFECTS = {"effects": lambda m: m.effects(X)}
 METHODS = {
-    LRS: OF_USERS | {"get_coef": lambda m: m.get_coef(1)},
-    LRS_MLP: OF_USERS
+    LRS: OF_USERS
     | {
-        "get_network": lambda m: m.get_network(1),
-        "get_prompt": lambda m: m.get_prompt(1),
+        "get_coef": lambda m: m.get_coef(1),
+        "get_intercept": lambda m: m.get_intercept(1),
     },
+    LRS_MLP: OF_USERS | {"get_network": lambda m: m.get_network(1)},
     ITEMS: OF_BOTH
     | {
         "fit": lambda m: clone(m, safe=False).fit(RATINGS, STARS),
