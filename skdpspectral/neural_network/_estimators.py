@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar
@@ -52,21 +53,17 @@ def hidden_widths(sizes) -> tuple[int, ...]:
     return tuple(check_count("hidden_layer_sizes", size) for size in sizes)
 
 
-def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return midpoints and half-widths of target bounds, (n_outputs,) each."""
+def target_box(bounds) -> tuple[float, float]:
+    """Return the midpoint and the half-width of target bounds."""
     try:
-        low, high = (
-            np.broadcast_to(np.asarray(bound, dtype=np.float64), n_outputs)
-            for bound in bounds
-        )
+        low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError, OverflowError):
-        low, high = np.ones((2, n_outputs))
+        low = high = math.nan
     # Halves first: a sum of bounds, or a difference, may overflow.
     middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
-    if not (np.isfinite(low) & np.isfinite(high) & (half > 0.0)).all():
+    if not (math.isfinite(low) and math.isfinite(high) and half > 0.0):
         raise ValueError(
-            "target_bounds must be (low, high), finite, low < high: numbers, or "
-            f"one number for each of {n_outputs} targets"
+            "target_bounds must be (low, high): two finite numbers, low < high"
         )
     return middle, half
 
@@ -91,10 +88,7 @@ def first_parameters(layout: _kernels.Layout) -> np.ndarray:
 @documented
 @dataclass(eq=False, repr=False)
 class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
-    """Base class of estimators that train dense networks with private Adam.
-
-    A subclass implements ``_loss``, reads the targets and sets the number of outputs.
-    """
+    """Base class of networks of private Adam: subclasses have `_loss`, and read y."""
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("hidden_layer_sizes",)
     _takes_noise_multiplier: ClassVar[bool] = True
@@ -140,7 +134,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         """Return the sizes of all layers, and the optimization of their weights."""
         hidden = hidden_widths(self.hidden_layer_sizes)
         layout = _kernels.Layout((n_features, *hidden, n_outputs))
-        how = {k: getattr(self, k) for k in ("batch_size", "n_epochs", "clip_norm")}
+        how = {k: getattr(self, k) for k in BATCH_CONSTRAINTS}
         given = (self._adam(), layout.n_parameters, n_samples)
         return layout, Optimization(*given, **how)
 
@@ -172,8 +166,8 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     def _fit(self, unread, unread_targets, n_outputs: int, as_outputs, users) -> None:
         """Charge the plan, read rows and targets, and train on them.
 
-        ``as_outputs(targets)`` returns targets of shape (n_samples, n_outputs). Users
-        in a batch show a row that is drawn anew.
+        ``as_outputs(targets)`` has shape (n_samples, n_outputs). Users show rows drawn
+        anew.
         """
         unread = self._by_user(unread, users)
         n_samples, n_features = unread.shape
@@ -260,17 +254,15 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     {adam_batches}
     {adam_network}
     target_bounds : tuple (low, high) or None, default=None
-        Public bounds of the targets, required: numbers, or one number per target.
-        Targets and predictions are clipped to these bounds.
+        Public bounds of the targets, required. Targets and predictions are clipped to
+        these bounds.
 
     Attributes
     ----------
     {adam_attributes}
-    target_center_, target_scale_ : ndarray of shape (n_outputs,)
+    target_center_, target_scale_ : float
         Center and half of the extent of `target_bounds`. A prediction is the network's
         output, clipped to [-1, 1], times `target_scale_` plus `target_center_`.
-    multi_output_ : bool
-        Whether y was two-dimensional.
 
     Notes
     -----
@@ -311,23 +303,19 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
                 "targets, or use DPRidge, which finds their scale privately"
             )
 
-    def privacy_plan(self, n_samples, n_features, n_outputs=1):
+    def privacy_plan(self, n_samples, n_features):
         """Describe what a fit will release and cost; no data are needed.
 
         Parameters
         ----------
         {shape_of_rows}
-        n_outputs : int, default=1
-            Number of targets.
 
         {returns_plan}
         """
-        outputs = check_count("n_outputs", n_outputs)
-        return self._plan_of_shape(n_samples, n_features, outputs)
+        return self._plan_of_shape(n_samples, n_features, 1)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
         # After a public number of steps, whatever is left to be learned.
         tags.regressor_tags.poor_score = True
         return tags
@@ -340,7 +328,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, all finite; never modified.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        y : array-like of shape (n_samples,)
             Targets, which are clipped to `target_bounds`.
         {users_of_rows}
             `batch_size` and `n_epochs` count users, who show a new row at each step.
@@ -350,17 +338,14 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         with self._unchanged_on_error():
             self._check_parameters()
             unread = deferred_rows(self, X)
-            columns = deferred_targets(self, y, unread.shape[0], several=True)
-            n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
-            middle, half = target_box(self.target_bounds, n_outputs)
+            targets = deferred_targets(self, y, unread.shape[0])
+            middle, half = target_box(self.target_bounds)
 
-            def as_outputs(targets):
-                centered = targets.reshape(-1, n_outputs) - middle
-                return np.clip(centered / half, -1.0, 1.0)
+            def as_outputs(y):
+                return np.clip((y[:, None] - middle) / half, -1.0, 1.0)
 
-            self._fit(unread, columns, n_outputs, as_outputs, users)
+            self._fit(unread, targets, 1, as_outputs, users)
             self.target_center_, self.target_scale_ = middle, half
-            self.multi_output_ = len(columns.shape) > 1
         return self
 
     def predict(self, X):
@@ -373,12 +358,11 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        ndarray of shape (n_samples,)
             Predictions in the units of the targets, clipped to `target_bounds`.
         """
-        found = np.clip(self._outputs(X), -1.0, 1.0)
-        found = found * self.target_scale_ + self.target_center_
-        return found if self.multi_output_ else found[:, 0]
+        found = np.clip(self._outputs(X)[:, 0], -1.0, 1.0)
+        return found * self.target_scale_ + self.target_center_
 
 
 @documented

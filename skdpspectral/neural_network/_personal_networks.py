@@ -162,24 +162,24 @@ class UserFits:
             users = _kernels.chosen_support(rules.layout, whole, users, rows, *how)
             part.adams[1] = rules.own_adam()  # places of b have changed
             whole = _kernels.whole_weights(U, users)
-        found = _kernels.user_gradients(rules.layout, whole, users.prompts, rows)
+        found, *rest = _kernels.user_gradients(rules.layout, whole, users.prompts, rows)
         rate = rate_of(position, self.n_steps)
-        part.users = self._moved(part, users, found, rows.counts, U, rate)
-        return found.whole, users.weights
+        part.users = self._moved(part, users, found, *rest, rows.counts, U, rate)
+        return found, users.weights
 
-    def _moved(self, part: _Part, users, found, counts, U, rate: float):
+    def _moved(self, part: _Part, users, found, of_prompts, counts, U, rate: float):
         """Return the users' parameters after a step of Adam."""
         rules, model, shares = self.rules, self.rules.model, 1.0 / counts[:, None]
         penalty = model.ridge_shared * shares
         of_weights = np.zeros_like(users.weights)
         if model.shared_weights != "fixed":
-            of_weights = _kernels.project_gradients(found.whole, U)
+            of_weights = _kernels.project_gradients(found, U)
             of_weights += penalty * (users.weights - rules.prior)
-        of_prompts = found.prompts + penalty * users.prompts
+        of_prompts = of_prompts + penalty * users.prompts
         step = part.adams[0].push(np.hstack([of_weights, of_prompts]), None)
         sparse = users.sparse
         if sparse.shape[1]:
-            of_sparse = np.take_along_axis(found.whole, users.support, axis=1)
+            of_sparse = np.take_along_axis(found, users.support, axis=1)
             of_sparse = of_sparse + model.ridge_sparse * shares * sparse
             sparse = sparse + rate * part.adams[1].push(of_sparse, None)
         return users._replace(

@@ -61,8 +61,8 @@ class UserSum(Statistic):
         for steps in rows.map(answer, self.n_jobs):
             total[: len(steps)] += steps
         total *= _kernels.STEP
-        noise_std = getattr(release.plan[self.name], "noise_std", 0.0)
-        return Released(release(self.name, total, overwrite=True), noise_std)
+        total = release(self.name, total, overwrite=True)
+        return Released(total, getattr(release.plan[self.name], "noise_std", 0.0))
 
 
 # Variance of offsets of items of equal popularity and features, in squares of a quarter
