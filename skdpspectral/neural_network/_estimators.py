@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar
@@ -138,6 +139,17 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         given = (self._adam(), layout.n_parameters, n_samples)
         return layout, Optimization(*given, **how)
 
+    def privacy_plan(self, n_samples, n_features):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        {shape_of_rows}
+
+        {returns_plan}
+        """
+        return self._plan_of_shape(n_samples, n_features, 1)
+
     def _plan_of_shape(self, n_samples, n_features, n_outputs) -> PrivacyPlan:
         self._check_parameters()
         n_samples = check_count("n_samples", n_samples)
@@ -163,44 +175,59 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             "epsilon, or fewer features or hidden units",
         )
 
-    def _fit(self, unread, unread_targets, n_outputs: int, as_outputs, users) -> None:
-        """Charge the plan, read rows and targets, and train on them.
+    # Returns the form of the targets, their number, and what makes an array of them.
+    _targets: ClassVar[Callable[..., tuple]]
 
-        ``as_outputs(targets)`` has shape (n_samples, n_outputs). Users show rows drawn
-        anew.
+    @unweighted
+    def fit(self, X, y, *, users=None) -> Self:
+        """Train the network on rows and targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, all finite; never modified.
+        y : array-like of shape (n_samples,)
+            Targets, which are clipped to `target_bounds`, or labels, which must be in
+            `classes`.
+        {users_of_rows}
+            `batch_size` and `n_epochs` count users, who show a new row at each step.
+
+        {outcome_of_fit}
         """
-        unread = self._by_user(unread, users)
-        n_samples, n_features = unread.shape
-        layout, optimization = self._optimization(n_samples, n_features, n_outputs)
-        plan = self._planned(optimization, in_fit=True)
-        how = {"n_public": n_samples, "kind": optimization.kind}
-        users = self._users
-        parameters = first_parameters(layout)
-        layers = layout.layers(parameters)  # views, which change with it
-        with fit_progress(self, optimization.n_steps) as progress:
-            # It is charged here, and values are read from here on.
-            release, X, y = self._start_release(
-                plan, unread, unread_targets, all_rows=True, **how
-            )
-            drawn = None if users is None else UserDraw(users, Coins(self.noise_seed))
-            targets = as_outputs(y)
-            progress.begin(X, y, plan)
-            with contextlib.closing(release):
-                optimization.begin(release)
-                # All at once, as no copy of a fit goes on elsewhere.
-                release.claim(0, optimization.n_steps)
-                for _ in range(optimization.n_steps):
-                    batch = optimization.batch()
-                    if drawn is not None:
-                        batch = drawn.rows(batch)
-                    row = functools.partial(
-                        self._row, optimization, layers, X, targets, batch
-                    )
-                    parameters += optimization.step(row)
-                    progress.step(optimization.position)
+        with self._unchanged_on_error():
+            self._check_parameters()
+            unread = deferred_rows(self, X)
+            unread_targets, n_outputs, as_outputs = self._targets(y, unread.shape[0])
+            unread = self._by_user(unread, users)
+            n_samples, n_features = unread.shape
+            layout, optimization = self._optimization(n_samples, n_features, n_outputs)
+            plan = self._planned(optimization, in_fit=True)
+            how = {"n_public": n_samples, "kind": optimization.kind, "all_rows": True}
+            users, parameters = self._users, first_parameters(layout)
+            layers = layout.layers(parameters)  # views, which change with it
+            with fit_progress(self, optimization.n_steps) as progress:
+                # It is charged here, and values are read from here on.
+                release, X, y = self._start_release(plan, unread, unread_targets, **how)
+                drawn, targets = None, as_outputs(y)
+                if users is not None:
+                    drawn = UserDraw(users, Coins(self.noise_seed))
+                progress.begin(X, y, plan)
+                with contextlib.closing(release):
+                    optimization.begin(release)
+                    # All at once, as no copy of a fit goes on elsewhere.
+                    release.claim(0, optimization.n_steps)
+                    for _ in range(optimization.n_steps):
+                        batch = optimization.batch()
+                        if drawn is not None:
+                            batch = drawn.rows(batch)
+                        given = optimization, layers, X, targets, batch
+                        row = functools.partial(self._row, *given)
+                        parameters += optimization.step(row)
+                        progress.step(optimization.position)
             self.weights_, self.layer_sizes_ = parameters, np.array(layout.sizes)
             self.n_iter_ = optimization.position
-        self.privacy_ = plan
+            self.privacy_ = plan
+        return self
 
     def _row(self, optimization, layers, X, targets, batch) -> np.ndarray:
         """Return the exact row of a batch, computed block by block."""
@@ -303,50 +330,20 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
                 "targets, or use DPRidge, which finds their scale privately"
             )
 
-    def privacy_plan(self, n_samples, n_features):
-        """Describe what a fit will release and cost; no data are needed.
-
-        Parameters
-        ----------
-        {shape_of_rows}
-
-        {returns_plan}
-        """
-        return self._plan_of_shape(n_samples, n_features, 1)
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         # After a public number of steps, whatever is left to be learned.
         tags.regressor_tags.poor_score = True
         return tags
 
-    @unweighted
-    def fit(self, X, y, *, users=None) -> Self:
-        """Train the network on rows and targets.
+    def _targets(self, y, n_samples: int) -> tuple:
+        middle, half = target_box(self.target_bounds)
+        self.target_center_, self.target_scale_ = middle, half
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, all finite; never modified.
-        y : array-like of shape (n_samples,)
-            Targets, which are clipped to `target_bounds`.
-        {users_of_rows}
-            `batch_size` and `n_epochs` count users, who show a new row at each step.
+        def as_outputs(y):
+            return np.clip((y[:, None] - middle) / half, -1.0, 1.0)
 
-        {outcome_of_fit}
-        """
-        with self._unchanged_on_error():
-            self._check_parameters()
-            unread = deferred_rows(self, X)
-            targets = deferred_targets(self, y, unread.shape[0])
-            middle, half = target_box(self.target_bounds)
-
-            def as_outputs(y):
-                return np.clip((y[:, None] - middle) / half, -1.0, 1.0)
-
-            self._fit(unread, targets, 1, as_outputs, users)
-            self.target_center_, self.target_scale_ = middle, half
-        return self
+        return deferred_targets(self, y, n_samples), 1, as_outputs
 
     def predict(self, X):
         """Predict targets.
@@ -439,28 +436,9 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         self._check_parameters()
         return self._plan_of_shape(n_samples, n_features, self._n_outputs(n_classes))
 
-    @unweighted
-    def fit(self, X, y, *, users=None) -> Self:
-        """Train the network on rows and labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, all finite; never modified.
-        y : array-like of shape (n_samples,)
-            Labels, which must be in `classes`.
-        {users_of_rows}
-            `batch_size` and `n_epochs` count users, who show a new row at each step.
-
-        {outcome_of_fit}
-        """
-        with self._unchanged_on_error():
-            self._check_parameters()
-            unread = deferred_rows(self, X)
-            labels = self._deferred_labels(y, unread.shape[0])
-            n_outputs = n_outputs_of(len(self.classes_))
-            self._fit(unread, labels, n_outputs, self._one_hot, users)
-        return self
+    def _targets(self, y, n_samples: int) -> tuple:
+        labels = self._deferred_labels(y, n_samples)
+        return labels, n_outputs_of(len(self.classes_)), self._one_hot
 
     def predict_proba(self, X):
         """Return the probabilities of the classes.

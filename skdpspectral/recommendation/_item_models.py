@@ -78,13 +78,11 @@ _LEAST_SHARE = 0.25
 class ItemOffsets:
     """What is known of the items so far; all of it made from releases.
 
-    `counts` (n_items,): positive sums of the weights of users who rated an item.
-    `logged`, `bounded` (n_items,): their logarithms, and those within the evidence.
-    `offsets`, `variance` (n_items,): posterior means and variances.
-    `weight`: typical weight of a user, by ratings.
-    `residual`: variance of ratings within users and items.
-    `design` (n_items, d): columns of the prior mean.
-    `growth`: how much more a user's residuals weigh in the second round.
+    `counts` are positive sums of the weights of users who rated an item, `logged` their
+    logarithms, and `bounded` those within the evidence. `offsets` and `variance` are
+    posterior, `residual` is the variance within users and items, and `weight` a user's
+    typical weight. `design` are columns of the prior mean, `growth` how much more
+    residuals weigh in the second round.
     """
 
     counts: np.ndarray
@@ -189,9 +187,8 @@ class FoundItems(NamedTuple):
 class RatingsModel(Combination):
     """Offsets of items in two rounds, and factors of what is left of ratings.
 
-    `features` (n_items, d) are public. `by_moment`: whether factors are leading
-    components of the residuals' second moment, in place of products of residuals and
-    tastes. `has_users`: whether users' models follow.
+    `by_moment`: factors are leading components of the residuals' second moment, in
+    place of products of residuals and tastes. `has_users`: users' models follow.
     """
 
     features: np.ndarray

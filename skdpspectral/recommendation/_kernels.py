@@ -27,10 +27,9 @@ _BLOCK_USERS = 1 << 13
 class RatingsBlock:
     """Some users, one after another, with the items that each of them rated.
 
-    `pointer` (n_users + 1,): where each user's ratings begin and end.
-    `items` (n_ratings,): codes of items, ascending for each user, none twice.
-    `counts` (n_users,): ratings of each user.
-    `of_user` (n_ratings,): place of each rating's user in the block.
+    A user's ratings begin and end at `pointer` (n_users + 1,). `items` are codes,
+    ascending for each user, none twice; `of_user` is the place of each rating's user in
+    the block.
     """
 
     users: slice
@@ -60,10 +59,10 @@ class RatingsBlock:
         return np.bincount(self.items, values, self.n_items)
 
     def products(self, rows: np.ndarray, values: np.ndarray | None = None):
-        """Sum rows of items, (n_items, q), over each user's ratings, by `values`.
+        """Sum rows of items over each user's ratings, by `values`: (n_users, q).
 
-        Entry by entry, one rating after another: a user's sums, (n_users, q), have the
-        same bits alone and among others.
+        One rating after another: a user's sums have the same bits alone and among
+        others.
         """
         return self.clicks(values) @ rows
 
@@ -81,9 +80,9 @@ class RatingsBlock:
 class UserRatings:
     """The last rating of every user and item, by user and then by item.
 
-    Given are codes, in the order of a table, with -1 for items outside the catalog,
-    finite ratings, and numbers of users and items. Ratings lose `middle`, and are then
-    divided by `unit`.
+    Given are codes in the order of a table, -1 for items outside the catalog, finite
+    ratings, and numbers of users and items. Ratings lose `middle`, and are divided by
+    `unit`.
     """
 
     def __init__(self, users, items, values, shape, middle=0.0, unit=1.0):
@@ -183,8 +182,6 @@ def centered_contributions(block: RatingsBlock) -> np.ndarray:
     The vector of a user with weight s and residuals e is (s, s e) over the items that
     they rated, and 1, the mean square of the residuals over one plus itself, and the
     shrunk mean clipped to +-1, times ``SIDE``; zero for a user without ratings.
-
-    Returns (2 * n_items + 3,): whole numbers of steps.
     """
     means, centered = from_own_mean(block)
     weights = first_weights(block, centered)
@@ -206,9 +203,8 @@ def centered_contributions(block: RatingsBlock) -> np.ndarray:
 def click_contributions(block: RatingsBlock, scale: float = 1.0) -> np.ndarray:
     """Sum users' vectors of equal entries over their items, and a number of users.
 
-    The norm of a user's vector is at most `scale`. Returns (n_items + 1,): whole
-    numbers of steps. The last entry is the number of users with any item, times
-    ``SIDE`` and `scale`.
+    Norms are at most `scale`. Returns whole numbers of steps: the last of (n_items +
+    1,) is the number of users with any item, times ``SIDE`` and `scale`.
     """
     weights = scale * SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))
     n_users = np.count_nonzero(block.counts)
@@ -264,9 +260,9 @@ def pair_contributions(
 def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
     """Sum users' clipped residuals, scaled to a common norm, and what one weighs.
 
-    Returns (n_items + 1,): whole numbers of steps. The last entry is the sum of the
-    quotients of a user's weight here and in :func:`centered_contributions`, over
-    ``LARGEST_RATIO``, clipped to 1, times ``SIDE``.
+    The last of (n_items + 1,) whole numbers of steps is the sum of the quotients of a
+    user's weight here and in the first round, over ``LARGEST_RATIO``, clipped to 1,
+    times ``SIDE``.
     """
     weights = SHARE_BESIDE_ONE / block.lengths(residuals)
     before = first_weights(block, from_own_mean(block)[1])
@@ -279,10 +275,7 @@ def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.nda
 def taste_contributions(
     block: RatingsBlock, residuals, tastes: np.ndarray
 ) -> np.ndarray:
-    """Sum products of users' unit residuals and unit tastes, (n_items, k), in steps.
-
-    `residuals` are clipped, and `tastes`, (n_users, k), of modulus below 1e100.
-    """
+    """Sum products of users' unit residuals and unit tastes, (n_items, k), in steps."""
     square = np.zeros(len(block))
     for taste in tastes.T:
         square += taste * taste
@@ -335,8 +328,8 @@ def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
 def within_evidence(logged: np.ndarray, evidence, share: float) -> np.ndarray:
     """Raise log-popularity to where items have ratings: slopes are unknown below.
 
-    Below is a `share` of all evidence, or that of 5 items: of shares of each item's
-    value that its own ratings determine, positive.
+    Below is a `share` of all evidence, or that of 5 items: of the positive shares of
+    items' values that their own ratings determine.
     """
     order = np.argsort(logged, kind="stable")
     total = np.cumsum(evidence[order])
@@ -348,8 +341,8 @@ def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
     """Estimate values of items from noisy sums: empirical Bayes.
 
     The sum of an item with count N is N times its value plus `noise` of a known
-    variance. Values have a mean that is linear in the columns of `design`, (n_items,
-    d), and a variance by moments, within `spreads`.
+    variance. Values have a mean linear in `design` and a variance by moments, within
+    `spreads`.
     """
     spread = min(max(0.2, spreads[0]), spreads[1])
     for _ in range(_ROUNDS):
@@ -513,9 +506,9 @@ LEVEL_RIDGE, OFFSET_RIDGE, TASTE_RIDGE, FACTOR_RIDGE = 5.0, 3.0, 60.0, 30.0
 class ItemModel:
     """What is released or public of the items.
 
-    `offsets` (n_items,): what an item is rated above the level.
-    `features` (n_items, q): ones, the offsets, and what tastes differ in.
-    `ridge` (q,): penalties of a user's weights on the features.
+    `offsets` (n_items,) are above the level. `features` (n_items, q) are ones, the
+    offsets, and what tastes differ in; `ridge` (q,) are penalties of a user's weights
+    on them.
     """
 
     level: float
@@ -585,21 +578,23 @@ def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
         solved = right[part].T.copy()
         eliminate_upper(gram, solved)
         weights[part] = solved.T
-    return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
+    return _bounded(weights)
 
 
 def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """Fit each user of a block to what they clicked: tastes beside popularity.
 
-    A user clicks items with probabilities in proportion to their popularity, of which
-    offsets are the logarithms, times one plus features times weights. Features have
-    mean zero over clicks by popularity, and are uncorrelated: no system of equations is
-    solved. Weights, (n_users, q), have the same bits alone and among others.
+    A user clicks items in proportion to their popularity, of which offsets are the
+    logarithms, times one plus features times weights. Features have mean zero over
+    clicks by popularity and are uncorrelated: no system of equations is solved.
     """
     shares = click_shares(model.offsets)
     spreads = shares @ (model.features * model.features)
     sums = block.products(model.features)
-    weights = sums / (block.counts[:, None] * spreads + model.ridge)
+    return _bounded(sums / (block.counts[:, None] * spreads + model.ridge))
+
+
+def _bounded(weights: np.ndarray) -> np.ndarray:
     return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
 
 

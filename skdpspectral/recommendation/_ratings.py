@@ -472,8 +472,8 @@ class CatalogEstimator(PrivateEstimator):
     def _released_items(self, X, y=None, progress=None):
         """Charge a fit, and release what its statistic tells of the items.
 
-        Returns the statistic, the catalog, the plan, the released items, and the users'
-        ratings and ids.
+        Returns the statistic, catalog, plan, released items, and the users' ratings and
+        ids.
         """
         unread = Ratings(self, X, y, reset=True)
         unread.warn_of_others()
