@@ -25,7 +25,7 @@ USERS = np.repeat(np.arange(5), 4)
 X = RNG.normal(size=(20, 3))
 RATINGS = np.column_stack([USERS, RNG.integers(6, size=20)])
 STARS = RNG.integers(1, 6, size=20)
-FEW_STEPS = {"n_rounds": 1, "n_local_steps": 1, "n_own_steps": 1}
+FEW_STEPS = {"n_rounds": 1, "n_own_steps": 1}
 LRS_MLP = sk.LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, **FEW_STEPS)
 LRS_MLP.fit(X, X[:, 0], users=USERS)
 LRS = sk.LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)

@@ -63,42 +63,29 @@ def rate_of(position: int, n_steps: int) -> float:
 # -- training, private or exact --------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class UserRules:
-    """Public numbers of the users' training, beside the parameters of `model`.
+    """Public numbers of users' training: of networks of a shape, and of a model.
 
-    The users' own features are among the inputs of `layout`. `start`, (n_parameters, 1
-    + rank), are first weights: of users who share none, and shared ones.
+    The users' own features are among the inputs of `layout`, and `rank` is the number
+    of shared vectors of weights. `first_U`, (n_parameters, rank), are first shared
+    weights, and `prior`, (rank,), is the start of w, to which w is shrunk, or w itself.
     """
 
-    model: LRSMLPRegressor
-    layout: Layout
-    start: np.ndarray
-    sparsity: int
-
-    @property
-    def rank(self) -> int:
-        """Number of shared vectors of weights."""
-        return self.start.shape[1] - 1
-
-    @property
-    def prior(self) -> np.ndarray:
-        """Start of w, to which w is shrunk, or w itself: all begin with one network."""
-        return np.eye(1, self.rank)[0]
-
-    @property
-    def free(self) -> bool:
-        """Whether all weights belong to the user."""
-        return self.sparsity == self.layout.n_parameters
-
-    @property
-    def first_U(self) -> np.ndarray:
-        """First shared weights: (n_parameters, rank)."""
-        return self.start[:, 1:]
+    def __init__(self, model: LRSMLPRegressor, layout: Layout, rank: int) -> None:
+        self.model, self.layout, self.rank = model, layout, rank
+        start = public_start(0, (rank + 1, layout.n_parameters))
+        for column in start:
+            scale_first_weights(layout.layers(column))
+        # Of users who share none, and shared ones.
+        self._own_start, self.first_U = start[0], np.ascontiguousarray(start[1:].T)
+        self.prior = np.eye(1, rank)[0]  # all begin with the first network
+        self.sparsity = n_sparse(model.sparsity, layout.n_parameters)
+        # Whether all weights belong to the user.
+        self.free = self.sparsity == layout.n_parameters
 
     def first_networks(self, n_users: int) -> NetworkWeights:
         k = self.sparsity if self.free else 0
-        first = np.zeros(k) if self.rank else self.start[:k, 0]
+        first = np.zeros(k) if self.rank else self._own_start[:k]
         alike = self.prior, np.zeros(self.model.prompt_size), np.arange(k), first
         each = [np.tile(values, (n_users, 1)) for values in alike]
         return NetworkWeights(*each, np.zeros(n_users))
@@ -220,11 +207,10 @@ class GradientRounds(Statistic):
 
     def __init__(self, rules: UserRules) -> None:
         self.rules, self.model = rules, rules.model
-        private, given = self.model._is_private(), self.model
-        self.n_rounds = _ROUNDS[private] if given.n_rounds == "auto" else given.n_rounds
-        steps = given.n_local_steps
-        self.n_local_steps = _LOCAL_STEPS[private] if steps == "auto" else steps
-        self.neighbors = Neighbors(given.neighbors)
+        private, n_rounds = self.model._is_private(), self.model.n_rounds
+        self.n_rounds = _ROUNDS[private] if n_rounds == "auto" else n_rounds
+        self.n_local_steps = _LOCAL_STEPS[private]
+        self.neighbors = Neighbors(self.model.neighbors)
 
     def remarks(self) -> tuple[str, ...]:
         return (_BILLBOARD,)
@@ -450,10 +436,8 @@ class LRSMLPRegressor(
         same weight.
     n_rounds : int or "auto", default="auto"
         Number of steps of the shared weights. With a budget, each step is a release.
-        "auto" uses 30 with a budget and 300 without.
-    n_local_steps : int or "auto", default="auto"
-        Number of steps of the users per round, at least 1. "auto": 5 with a budget, 1
-        without.
+        "auto" uses 30 with a budget and 300 without. In each round, users make 5 steps
+        with a budget, and 1 without.
     n_own_steps : int, default=100
         Number of steps that train a user's network from its start, with the final
         shared weights. They are made in fits with a budget and in ``personalize``.
@@ -561,7 +545,6 @@ class LRSMLPRegressor(
         "ridge_sparse": [Interval(Real, 0, 1e60, closed="both")],
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
         "n_rounds": [_COUNT, StrOptions({"auto"})],
-        "n_local_steps": [_COUNT, StrOptions({"auto"})],
         "n_own_steps": [_COUNT],
         "learning_rate": [Interval(Real, 0, 1e60, closed="neither")],
         "user_learning_rate": [Interval(Real, 0, 1e60, closed="neither")],
@@ -584,7 +567,6 @@ class LRSMLPRegressor(
     ridge_sparse: float = 1.0
     clip_norm: float = 1.0
     n_rounds: int | str = "auto"
-    n_local_steps: int | str = "auto"
     n_own_steps: int = 100
     learning_rate: float = 0.03
     user_learning_rate: float = 0.1
@@ -618,21 +600,13 @@ class LRSMLPRegressor(
             if wrong:
                 raise ValueError(why)
 
-    def _rules(self, layout: Layout, rank: int) -> UserRules:
-        """Return the public rules of users' training, for networks of a shape."""
-        start = public_start(0, (rank + 1, layout.n_parameters))
-        for column in start:
-            scale_first_weights(layout.layers(column))
-        k = n_sparse(self.sparsity, layout.n_parameters)
-        return UserRules(self, layout, np.ascontiguousarray(start.T), k)
-
     def _statistic(self, n_features: int) -> GradientRounds:
         """Return the statistic of the shared weights, private or exact."""
         widths = hidden_widths(self.hidden_layer_sizes)
         layout = Layout((n_features + int(self.prompt_size), *widths, 1))
         rank = min(int(self.n_components), layout.n_parameters)
         kind = GradientRounds if self._is_private() else ExactWeights
-        return kind(self._rules(layout, rank))
+        return kind(UserRules(self, layout, rank))
 
     def _n_beside(self) -> int:
         return self.user_feature is not None
@@ -755,7 +729,7 @@ class LRSMLPRegressor(
 
     def _fit_users(self, table: UserTable, y, index) -> NetworkModels:
         rows = rows_by_user(table, y, index)
-        rules = self._rules(self._fitted_layout(), len(self.components_))
+        rules = UserRules(self, self._fitted_layout(), len(self.components_))
         U = np.ascontiguousarray(self.components_.T)
         networks = train_users(rows, U, rules)
         return NetworkModels.cleaned(index, *networks)

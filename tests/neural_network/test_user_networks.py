@@ -15,7 +15,7 @@ from skdpspectral import LRSMLPRegressor, PrivacyAccountant, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:epsilon=None")
 T, M, D, WIDTH = 200, 12, 3, 5
-FEW = {"n_rounds": 2, "n_local_steps": 1, "n_own_steps": 2}
+FEW = {"n_rounds": 2, "n_own_steps": 2}
 
 
 def teachers(rank=2, k=2, seed=0):

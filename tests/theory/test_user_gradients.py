@@ -5,13 +5,19 @@ import pytest
 from lrs_tools import alike, scripted, table
 
 from skdpspectral import LRSMLPRegressor
+from skdpspectral.neural_network import _personal_networks
 from skdpspectral.sensitivity import sum_sensitivity
 
 D = 3
 
 
+@pytest.fixture(autouse=True)
+def two_steps(monkeypatch):
+    monkeypatch.setattr(_personal_networks, "_LOCAL_STEPS", {True: 2})
+
+
 def regressor(**parameters):
-    given = {"n_rounds": 3, "n_local_steps": 2, "n_own_steps": 1}
+    given = {"n_rounds": 3, "n_own_steps": 1}
     given |= {"hidden_layer_sizes": 4, "sparsity": 2, "user_feature": 0}
     return LRSMLPRegressor(**given | parameters)
 
