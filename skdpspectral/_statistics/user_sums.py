@@ -113,20 +113,14 @@ class RememberedRows:
         self._next = 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._rows, name)
+        """Return what the rows have; what they are asked is answered once."""
+        found = getattr(self._rows, name)
+        return partial(self._once, found) if name in ("map", "sums") else found
 
     def again(self) -> RememberedRows:
         """Return the rows for a run from the start."""
         self._next = 0
         return self
-
-    def map(self, function: Callable, n_jobs: int | None = None) -> list:
-        """Apply a function to every block, or return its cached results."""
-        return self._once(self._rows.map, function, n_jobs)
-
-    def sums(self, function: Callable, n_jobs: int | None = None) -> list:
-        """Sum a function over all blocks, or return its cached sum."""
-        return self._once(self._rows.sums, function, n_jobs)
 
     def _once(self, answered: Callable, *asked: Any) -> list:
         place, self._next = self._next, self._next + 1

@@ -309,10 +309,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     """
 
     _loss = "squared"
-    _array_parameters: ClassVar[tuple[str, ...]] = (
-        "hidden_layer_sizes",
-        "target_bounds",
-    )
+    _array_parameters: ClassVar = ("hidden_layer_sizes", "target_bounds")
 
     _parameter_constraints: ClassVar[dict] = {
         **DPAdamNetwork._parameter_constraints,

@@ -211,29 +211,12 @@ class GradientRounds(Statistic):
         self.n_rounds = _ROUNDS[private] if n_rounds == "auto" else n_rounds
         self.n_local_steps = _LOCAL_STEPS[private]
         self.neighbors = Neighbors(self.model.neighbors)
+        # One release a round; none where nothing is shared.
+        n_rounds = self.n_rounds if rules.rank or not private else 0
+        self.names = tuple(f"gradients_{n}" for n in range(1, n_rounds + 1))
 
     def remarks(self) -> tuple[str, ...]:
         return (_BILLBOARD,)
-
-    def begin(self) -> tuple[UserFits, np.ndarray]:
-        """Return the networks of all users, and the first shared weights."""
-        fits = UserFits(self.rules, self.n_rounds * self.n_local_steps)
-        return fits, self.rules.first_U
-
-    def trained(self, fits: UserFits, block, U: np.ndarray, number: int):
-        """Train the users of a block in round `number`, counted from 0."""
-        n_steps = self.n_local_steps
-        return fits.steps(block, U, number * n_steps, n_steps)
-
-    def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
-        """Return shared weights after round `number`, counted from 0."""
-        return U + rate_of(number, self.n_rounds) * adam.push(gradient, None)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """One release a round; none where nothing is shared."""
-        n_rounds = self.n_rounds if self.rules.rank else 0
-        return tuple(f"gradients_{number}" for number in range(1, n_rounds + 1))
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the rounds, each a sum over users of one vector of norm at most 1."""
@@ -244,34 +227,46 @@ class GradientRounds(Statistic):
         return planned_sum(names[0], width, self.neighbors, each).repeated(names)
 
     def run(self, release, rows, progress: Any) -> tuple:
-        """Release all rounds, starting from public weights.
+        """Train U in all rounds, starting from public weights.
 
         Users answer from their own rows and earlier releases alone. Nothing else
-        depends on more than one user, and the result consists of releases and public
-        numbers: U, w and own features of unknown users, and the number of rounds.
+        depends on more than one user. Returns U, the number of rounds, and what
+        :meth:`_beside` does; `progress` may stop an exact fit.
         """
-        (fits, U), adam = self.begin(), None
-        for number, name in enumerate(self.names):
-            total = self._released(release, name, rows, fits, U, number)
-            if adam is None:
-                std = release.plan[name].noise_std
-                adam = new_adam(self.model.learning_rate, "pp-debiased", std)
-            gradient = total.reshape(U.shape[::-1]).T
-            U = self.moved(U, adam, gradient, number)
-            progress.step(number + 1)
-        prompt = np.zeros(self.model.prompt_size)
-        return U, self.rules.prior, prompt, max(len(self.names), 1), None
+        fits = UserFits(self.rules, self.n_rounds * self.n_local_steps)
+        U, adam, number = self.rules.first_U, None, 0
+        for number, name in enumerate(self.names, 1):
+            gradient, how = self._gradient(release, name, rows, fits, U, number - 1)
+            adam = adam or new_adam(self.model.learning_rate, *how)
+            if self.rules.rank:
+                rate = rate_of(number - 1, self.n_rounds)
+                U = U + rate * adam.push(gradient, None)
+            if progress.step(number):
+                break
+        return U, max(number, 1), *self._beside(release, rows, fits, U)
 
-    def _released(self, release, name, rows, fits: UserFits, U, number: int):
+    def _trained(self, fits: UserFits, block, U: np.ndarray, number: int):
+        """Train the users of a block in round `number`, counted from 0."""
+        n_steps = self.n_local_steps
+        return fits.steps(block, U, number * n_steps, n_steps)
+
+    def _gradient(self, release, name, rows, fits: UserFits, U, number: int) -> tuple:
         """Release the sum of the users' clipped gradients, in units of the clip."""
 
         def contributions(block, rows):
-            for gradients, weights, _ in self.trained(fits, block, U, number):
+            for gradients, weights, _ in self._trained(fits, block, U, number):
                 scaled = gradients / float(self.model.clip_norm)
                 outer = weights[:, :, None] * scaled[:, None]
                 yield outer.reshape(len(outer), -1)
 
-        return released_sum(release, name, rows, contributions, self.model.n_jobs)
+        total = released_sum(release, name, rows, contributions, self.model.n_jobs)
+        gradient = total.reshape(U.shape[::-1]).T
+        return gradient, ("pp-debiased", release.plan[name].noise_std)
+
+    def _beside(self, release, rows, fits: UserFits, U) -> tuple:
+        """Return public w and own features of unknown users, and users' networks."""
+        prompt = np.zeros(self.model.prompt_size)
+        return self.rules.prior, prompt, None
 
 
 class ExactWeights(GradientRounds):
@@ -281,21 +276,20 @@ class ExactWeights(GradientRounds):
         shape = (self.rules.rank, self.rules.layout.n_parameters)
         return (Exact("components", shape),)
 
-    def run(self, release, rows, progress: Any) -> tuple:
-        """Train U and all users, weighting rows equally, and release U.
+    def _gradient(self, release, name, rows, fits: UserFits, U, number: int) -> tuple:
+        """Return the mean gradient, in which rows count equally."""
 
-        `progress` may stop the training. Raises ValueError on overflow. Returns what
-        private rounds do, with means over users, and the networks of all users.
-        """
-        fits, U = self.begin()
-        adam = new_adam(self.model.learning_rate)
-        number = 0
-        for number in range(1, self.n_rounds + 1):
-            gradient = self._gradient(rows, fits, U, number - 1)
-            if self.rules.rank:
-                U = self.moved(U, adam, gradient, number - 1)
-            if progress.step(number):
-                break
+        def part(block):
+            total = np.zeros(U.shape)
+            for gradients, weights, counts in self._trained(fits, block, U, number):
+                total += gradients.T @ (counts[:, None] * weights)
+            return total
+
+        total = sum(rows.map(part, self.model.n_jobs))
+        return total / max(int(rows.counts.sum()), 1), ()
+
+    def _beside(self, release, rows, fits: UserFits, U) -> tuple:
+        """Release U; return means over users, and the networks of all users."""
         users = fits.collected(rows)
         squares = [np.vdot(block.y, block.y) for block in rows.blocks()]
         found = (U, *users, squares)
@@ -305,17 +299,7 @@ class ExactWeights(GradientRounds):
                 "float64: choose other units"
             )
         release("components", np.ascontiguousarray(U.T))
-        means = users.weights.mean(axis=0), users.prompts.mean(axis=0)
-        return U, *means, number, users
-
-    def _gradient(self, rows, fits: UserFits, U, number: int) -> np.ndarray:
-        def part(block):
-            total = np.zeros(U.shape)
-            for gradients, weights, counts in self.trained(fits, block, U, number):
-                total += gradients.T @ (counts[:, None] * weights)
-            return total
-
-        return sum(rows.map(part, self.model.n_jobs)) / max(int(rows.counts.sum()), 1)
+        return users.weights.mean(axis=0), users.prompts.mean(axis=0), users
 
 
 # -- users' models, and the estimator --------------------------------------------------
@@ -640,13 +624,11 @@ class LRSMLPRegressor(
                 index = self._index(read)
                 rows = rows_by_user(read, targets, index)
                 progress.begin(X, targets, plan)
-                U, weights, prompt, self.n_iter_, networks = statistic.run(
-                    release, rows, progress
-                )
+                found = statistic.run(release, rows, progress)
+                U, self.n_iter_, self.weights_, self.prompt_, networks = found
                 if networks is None:  # each by their own rows and U
                     networks = train_users(rows, U, statistic.rules)
             self.components_ = np.ascontiguousarray(U.T)
-            self.weights_, self.prompt_ = weights, prompt
             self.layer_sizes_ = np.array(statistic.rules.layout.sizes)
             self._personal = NetworkModels.cleaned(index, *networks)
             self._users_given = index is not None
