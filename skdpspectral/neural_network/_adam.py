@@ -228,6 +228,7 @@ class Optimization:
         weight = _FREE_WEIGHT if free else _PAID_WEIGHT
         self.nu = weight if adam.moments == "jme" else 0.0
         self.weight = math.sqrt(self.nu) / self.clip_norm
+        self.shape = (n_parameters * (2 if self.weight else 1),)
         # Of norms: those that are computed are off by less, in whatever order the
         # squares of entries are summed.
         self._room = (n_parameters + 64) * 2.0**-51
@@ -289,10 +290,6 @@ class Optimization:
             "lemma": "gradient-moments",
         }
 
-    @property
-    def _shape(self) -> tuple[int]:
-        return (self.n_parameters * (2 if self.weight else 1),)
-
     def _in_turn(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan all steps of batches in turn at a cost of mu; infinite for no noise."""
         # An example affects one row per epoch, whose noise is independent.
@@ -301,7 +298,7 @@ class Optimization:
             ["gradients"],
             self.moved(self.neighbors),
             mu,
-            self._shape,
+            self.shape,
             correlation={"column_norm": often, "max_steps": self.n_steps},
             **self._fields(),
         )
@@ -312,7 +309,7 @@ class Optimization:
             "gradients",
             self.added,
             noise_multiplier,
-            self._shape,
+            self.shape,
             max_steps=self.n_steps,
             sampling_probability=self.rate,
             **self._fields(),
@@ -513,7 +510,7 @@ class JMEAdam:
         if accountant is None:
             accountant = ambient_accountant()
         optimization.begin(optimization.kind(self.privacy_, accountant, noise_seed))
-        self._run = optimization
+        self._run, self.n_steps = optimization, optimization.n_steps
         # The position of the batch that waits for its gradients, and its examples.
         self._drawn: tuple[int, np.ndarray] | None = None
 
@@ -532,11 +529,6 @@ class JMEAdam:
             if applies:
                 warn(f"JMEAdam {why}", PrivacyLeakWarning)
                 return
-
-    @property
-    def n_steps(self) -> int:
-        """Number of steps."""
-        return self._run.n_steps
 
     @property
     def position(self) -> int:

@@ -208,7 +208,7 @@ class GradientRounds(Statistic):
     def __init__(self, rules: UserRules) -> None:
         self.rules, self.model = rules, rules.model
         private, n_rounds = self.model._is_private(), self.model.n_rounds
-        self.n_rounds = _ROUNDS[private] if n_rounds == "auto" else n_rounds
+        self.n_rounds = _ROUNDS[private] if n_rounds == "auto" else int(n_rounds)
         self.n_local_steps = _LOCAL_STEPS[private]
         self.neighbors = Neighbors(self.model.neighbors)
         # One release a round; none where nothing is shared.

@@ -664,9 +664,8 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             # A weight costs as much as it does under its own penalty.
             scales = np.sqrt(PENALTY / model.ridge)
             scaled = model.features * scales
-            measured = (
-                _kernels.measured_columns(public, found.counts) * scales[last - 1]
-            )
+            measured = _kernels.principal_columns(public, found.counts, turned=False)
+            measured *= scales[last - 1]
             means = self._in_units(model.level + model.offsets)
             self.item_embeddings_ = np.column_stack(
                 [means, scaled[:, [1, last - 1]], measured, scaled[:, last:]]

@@ -19,7 +19,7 @@ import numpy as np
 from .. import sensitivity
 from .._linalg import eigen
 from .._statistics.statistic import Combination, Statistic
-from .._statistics.user_sums import Released
+from .._statistics.user_sums import MOST_EXACT_USERS, Released
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Mechanism, Neighbors, Remark
 from . import _kernels
@@ -44,13 +44,11 @@ class UserSum(Statistic):
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum, which a user moves by their vector."""
         neighbors = Neighbors.ADD_REMOVE_ONE
+        moved = sensitivity.sum_sensitivity(self.bound, neighbors)
+        more: dict[str, Any] = {"magnitude": MOST_EXACT_USERS, "lemma": self.lemma}
         if self.symmetric:
             moved = sensitivity.projector_sum_sensitivity(neighbors)
-            more: dict[str, Any] = {"symmetric": True, "lemma": "projector-sums"}
-        else:
-            moved = sensitivity.sum_sensitivity(self.bound, neighbors)
-            more = {"lemma": self.lemma}
-        more["magnitude"] = _kernels.MOST_RATERS
+            more |= {"symmetric": True, "lemma": "projector-sums"}
         return calibrate_alike([self.name], moved, mu, self.shape, **more)
 
     def run(
@@ -242,7 +240,11 @@ class RatingsModel(Combination):
         first = parts["offsets"].run(release, rows, _kernels.centered_contributions)
         step(1)
         found = first_offsets(first, columns)
-        tastes = _kernels.tastes(columns, found.counts, found.bounded)
+        # What tastes differ in: components of public columns, and popularity.
+        shares = found.counts / found.counts.sum()
+        popular = _kernels.standardized_by(found.bounded, shares)
+        tastes = _kernels.principal_columns(columns, found.counts)
+        tastes = np.column_stack([tastes, popular])
         model = _kernels.item_model(found.level, found.offsets, tastes)
 
         def ask(block: RatingsBlock) -> np.ndarray:

@@ -8,7 +8,7 @@ whole numbers, which add up without rounding, in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,6 @@ _BLOCK_RATINGS = 1 << 19
 _BLOCK_USERS = 1 << 13
 
 
-@dataclass(frozen=True)
 class RatingsBlock:
     """Some users, one after another, with the items that each of them rated.
 
@@ -32,23 +31,15 @@ class RatingsBlock:
     the block.
     """
 
-    users: slice
-    pointer: np.ndarray
-    items: np.ndarray
-    values: np.ndarray
-    n_items: int
-    counts: np.ndarray = field(init=False)
-    of_user: np.ndarray = field(init=False)
+    def __init__(self, users: slice, pointer, items, values, n_items: int) -> None:
+        self.users, self.pointer, self.items = users, pointer, items
+        self.values, self.n_items = values, n_items
+        # Not when they are asked for first: that would take a lock, which a fork keeps.
+        self.counts = np.diff(pointer)
+        self.of_user = np.repeat(np.arange(len(self)), self.counts)
 
     def __len__(self) -> int:
         return len(self.pointer) - 1
-
-    def __post_init__(self) -> None:
-        # Not when they are asked for first: that would take a lock, which a fork keeps.
-        counts = np.diff(self.pointer)
-        of_user = np.repeat(np.arange(len(self)), counts)
-        object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "of_user", of_user)
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """Sum over each user's ratings, in order."""
@@ -131,9 +122,8 @@ class UserRatings:
         return map_in_threads(function, self.blocks(), n_jobs)
 
 
-# Users that sums are exact for, and items for which the norm bound of a contribution
-# holds: terms of a sum.
-MOST_RATERS, MOST_ITEMS = 2.0**31, 2**26 - 1
+# Items for which the norm bound of a contribution holds: terms of a sum.
+MOST_ITEMS = 2**26 - 1
 # Entries are held in steps of 2**-21, rounded towards zero: sums over at most 2**31
 # users, of entries of modulus at most 1, are exact in float64.
 STEP = 2.0**-21
@@ -378,18 +368,21 @@ def leading_columns(columns: np.ndarray, most: int) -> np.ndarray:
     """Return leading principal components of public columns, unless there are few."""
     if columns.shape[1] <= most:
         return columns
-    return principal_columns(columns, np.ones(len(columns)), 0.0)[:, :most]
+    return principal_columns(columns, np.ones(len(columns)))[:, :most]
 
 
-def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
-    """Scores of items on principal components of columns, by the items' counts."""
+def principal_columns(columns, counts, least=0.0, *, turned=True) -> np.ndarray:
+    """Scores of items on principal components of columns, by the items' counts.
+
+    Columns that are not `turned` are measured alike, and stay themselves.
+    """
     shares = counts / counts.sum()
     centered = columns - shares @ columns
     values, vectors = np.linalg.eigh(centered.T @ (centered * shares[:, None]))
     largest = max(values[-1], least) if len(values) else 0.0
     if largest <= 0.0:
         return np.zeros_like(columns)
-    return centered @ vectors[:, ::-1] / np.sqrt(largest)
+    return (centered @ vectors[:, ::-1] if turned else centered) / np.sqrt(largest)
 
 
 # Variance of factors between items, in squares of a quarter of the range or of a unit
@@ -407,15 +400,6 @@ def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarra
     # Contributions by what is left of tastes: little, where noise has swallowed them.
     least = max(_LEAST_TASTE, *(column.spread for column in found))
     return principal_columns(own, counts, least)
-
-
-def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Measure columns as :func:`principal_columns` does, but do not turn them."""
-    shares = counts / counts.sum()
-    centered = columns - shares @ columns
-    values = np.linalg.eigvalsh(centered.T @ (centered * shares[:, None]))
-    largest = values[-1] if len(values) else 0.0
-    return centered / np.sqrt(largest) if largest > 0.0 else np.zeros_like(columns)
 
 
 # Rows of unit norm are held in steps of 2**-11: products of two are multiples of
@@ -468,12 +452,6 @@ def component_columns(values, components, noise: float, counts) -> np.ndarray:
     columns *= spreads / (spreads + np.maximum(errors - shares @ errors, 0.0))
     largest = (shares @ (columns * columns)).max(initial=0.0)
     return columns / np.sqrt(largest) if largest > 0.0 else columns
-
-
-def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
-    """What tastes differ in: components of public columns, and popularity."""
-    popular = standardized_by(logged, counts / counts.sum())
-    return np.column_stack([principal_columns(columns, counts, 0.0), popular])
 
 
 def uncorrelated(columns: np.ndarray, shares, ridge) -> np.ndarray:

@@ -19,6 +19,7 @@ from sklearn.utils.validation import validate_data
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed
 from .._base.sklearn_compat import Interval
+from .._statistics.user_sums import MOST_EXACT_USERS
 from .._tables import columns
 from .._tables.files import opened
 from .._tables.table import (
@@ -32,7 +33,7 @@ from ..accounting import PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from ._item_models import FoundItems
-from ._kernels import MOST_ITEMS, MOST_RATERS, UserRatings
+from ._kernels import MOST_ITEMS, UserRatings
 
 # -- what is public: catalogs, features, ranges ----------------------------------------
 
@@ -480,7 +481,7 @@ class CatalogEstimator(PrivateEstimator):
     def _grouped(self, ratings: Ratings, catalog: columns.IdIndex):
         """Return the last ratings of items of the catalog by user, and users' ids."""
         index = columns.IdIndex(ratings.users, "user_feature")
-        if len(index) > MOST_RATERS:
+        if len(index) > MOST_EXACT_USERS:
             raise ValueError("user_feature must contain at most 2**31 users")
         items, limits = catalog.find(ratings.items, "item_feature"), self._limits()
         how = (len(index), len(catalog)), *units(limits)

@@ -330,9 +330,9 @@ MUTANTS = {
         check_features,
         MODEL,
         (
-            "tastes = _kernels.tastes(columns, found.counts, found.bounded)",
+            "tastes = _kernels.principal_columns(columns, found.counts)",
             "rated = np.bincount(rows.items, minlength=len(columns)) + 1.0\n"
-            "        tastes = _kernels.tastes(columns, rated, found.bounded)",
+            "        tastes = _kernels.principal_columns(columns, rated)",
         ),
     ),
     "residuals of the second round from others' ratings": (
