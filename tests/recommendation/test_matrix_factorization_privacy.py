@@ -369,9 +369,9 @@ MUTANTS = {
         check_public,
         MODEL,
         (
-            "        step(1)\n        found = first_offsets(first, columns)",
+            "        step(1)\n        found = ItemOffsets(first, columns)",
             "        step(1)\n        first.total[-3] = rows.n_users / 8\n"
-            "        found = first_offsets(first, columns)",
+            "        found = ItemOffsets(first, columns)",
         ),
     ),
     "products over all users": (
