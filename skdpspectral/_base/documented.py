@@ -193,8 +193,8 @@ rating_range : tuple (low, high) or None, default=None
     Public range of ratings, which :meth:`fit` requires unless they are clicks.
     Ratings outside this range are clipped to it.
 [ratings_like_fit]
-X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
-    Table with the same columns as in fit, or a sparse matrix of users x items,
+X : array-like, dataframe or matrix of shape (n_rows, n_columns)
+    Table with the same columns as in fit, or a matrix of users x items as in fit,
     which stands for the table of its stored entries in row order.
 [ratings_beside]
 y : array-like of shape (n_ratings,) or None, default=None

@@ -138,10 +138,7 @@ FITS |= {
     "linear labels": (LABELS, lambda t, a: DPRidgeClassifier(accountant=a).fit(X, t)),
     "path": (X, lambda t, a: JMECovariance(accountant=a).release_path(t)),
     "batch": (X, lambda t, a: JMECovariance(horizon=99, accountant=a).partial_fit(t)),
-    "two targets": (
-        X[:, :2],
-        lambda t, a: DPRidge(accountant=a).fit(X, t),
-    ),
+    "two targets": (X[:, :2], lambda t, a: DPRidge(accountant=a).fit(X, t)),
     "labels": (LABELS, lambda t, a: DPAdamClassifier(accountant=a).fit(X, t)),
     "column of labels": (
         LABELS[:, None],
