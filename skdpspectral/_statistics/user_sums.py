@@ -142,18 +142,8 @@ def _kept(answers: Any) -> list:
     return others if total is None else [total, *others]
 
 
-class _NoUsers:
-    """Rows of no user."""
-
-    n_users = 0
-
-    def map(self, function: Callable, n_jobs: int | None = None) -> list:
-        return []
-
-    sums = map
-
-
-NO_USERS = _NoUsers()
+# Rows of no user.
+NO_USERS = SimpleNamespace(n_users=0, map=lambda *asked: [], sums=lambda *asked: [])
 
 
 class _NextSum(Exception):

@@ -9,6 +9,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,39 +95,32 @@ class UserRules:
         """Return Adam for the exact gradients of users."""
         return new_adam(self.model.user_learning_rate)
 
-    def rows(self, block, place: slice) -> tuple:
-        """Return the rows of some users, and their levels."""
-        return _kernels.rows_of(block, place, self.model.fit_intercept)
-
-
-class _Part:
-    """Users whose networks are trained together."""
-
-    def __init__(self, rules: UserRules, n_users: int) -> None:
-        self.users = rules.first_networks(n_users)
-        self.adams = [rules.own_adam() for _ in range(2)]
-
 
 class UserFits:
     """Networks of all users in training, for `n_steps` steps of each user."""
 
     def __init__(self, rules: UserRules, n_steps: int) -> None:
         self.rules, self.n_steps = rules, n_steps
-        self._parts: dict[int, _Part] = {}
+        self._parts: dict[int, SimpleNamespace] = {}
         chosen = rules.sparsity and not rules.free
         # Before these steps, users update their supports.
         self._choices = {int(share * n_steps) for share in _CHOICES if chosen}
 
-    def parts(self, block) -> list[tuple[_Part, slice]]:
-        """Return the users of a block in parts, and the slice of each part."""
-        found = []
-        for place in _kernels.in_parts(block, self.rules.layout):
+    def parts(self, block) -> list[tuple[SimpleNamespace, slice]]:
+        """Return networks and Adams of users who train together, and their slices."""
+        found, rules = [], self.rules
+        for place in _kernels.in_parts(block, rules.layout):
             codes = block.users[place]
             key = int(codes[0])
             if key not in self._parts:
-                self._parts[key] = _Part(self.rules, len(codes))
+                users = rules.first_networks(len(codes))
+                adams = [rules.own_adam() for _ in range(2)]
+                self._parts[key] = SimpleNamespace(users=users, adams=adams)
             found.append((self._parts[key], place))
         return found
+
+    def _rows(self, block, place: slice) -> tuple:
+        return _kernels.rows_of(block, place, self.rules.model.fit_intercept)
 
     def steps(self, block, U: np.ndarray, position: int, n_steps: int):
         """Train the users of a block for `n_steps` steps after `position`.
@@ -135,12 +129,12 @@ class UserFits:
         n_parameters), and w, both before the last step, and counts of rows.
         """
         for part, place in self.parts(block):
-            rows, _ = self.rules.rows(block, place)
+            rows, _ = self._rows(block, place)
             for number in range(position, position + n_steps):
                 given = self._step(part, rows, U, number)
             yield *given, rows.counts
 
-    def _step(self, part: _Part, rows, U, position: int):
+    def _step(self, part, rows, U, position: int):
         """Make one step of some users; return gradients and weights before it."""
         rules, users = self.rules, part.users
         whole = _kernels.whole_weights(U, users)
@@ -154,7 +148,7 @@ class UserFits:
         part.users = self._moved(part, users, found, *rest, rows.counts, U, rate)
         return found, users.weights
 
-    def _moved(self, part: _Part, users, found, of_prompts, counts, U, rate: float):
+    def _moved(self, part, users, found, of_prompts, counts, U, rate: float):
         """Return the users' parameters after a step of Adam."""
         rules, model, shares = self.rules, self.rules.model, 1.0 / counts[:, None]
         penalty = model.ridge_shared * shares
@@ -185,7 +179,7 @@ class UserFits:
                 codes = block.users[place]
                 for everybody, some in zip(users[:-1], own.users[:-1], strict=True):
                     everybody[codes, : some.shape[1]] = some
-                users.levels[codes] = self.rules.rows(block, place)[1]
+                users.levels[codes] = self._rows(block, place)[1]
         return users
 
 
@@ -333,11 +327,7 @@ class NetworkModels(UserModels):
         weights, prompts = np.empty((0, rank)), np.empty((0, prompt_size))
         return cls(None, weights, prompts, support, sparse, np.empty(0))
 
-    def whole_weights(self, code: int, U: np.ndarray) -> np.ndarray:
-        """U w + b of one user: (n_parameters,)."""
-        return _kernels.whole_weights(U, self._networks(slice(code, code + 1)))[0]
-
-    def _networks(self, chosen) -> NetworkWeights:
+    def networks(self, chosen) -> NetworkWeights:
         return NetworkWeights(**self.arrays()).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
@@ -354,7 +344,7 @@ class NetworkModels(UserModels):
         for block in rows.blocks():
             for place in _kernels.in_parts(block, layout):
                 users, counts = block.users[place], block.counts[place]
-                own = self._networks(present[users])
+                own = self.networks(present[users])
                 whole, X = _kernels.whole_weights(U, own), block.X[place]
                 found = _kernels.user_activations(layout, whole, own.prompts, X)[-1]
                 found = found[:, :, 0] + own.levels[:, None]
@@ -696,11 +686,12 @@ class LRSMLPRegressor(
         ValueError
             If the id is missing or of another type.
         """
-        code, models = self._code_of(user), self._models()
+        code = self._code_of(user)
         whole, prompt, level = self._shared_network(), self.prompt_, 0.0
         if code >= 0:
-            whole = models.whole_weights(code, np.ascontiguousarray(self.components_.T))
-            prompt, level = models.prompts[code], models.levels[code]
+            own = self._models().networks([code])
+            (whole,) = _kernels.whole_weights(self.components_.T, own)
+            (prompt,), (level,) = own.prompts, own.levels
         layers = self._fitted_layout().layers(whole)
         coefs = [layer[:-1].copy() for layer in layers]
         intercepts = [layer[-1].copy() for layer in layers]
