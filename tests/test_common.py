@@ -44,7 +44,7 @@ mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
 PAPER = SpikedModel(1e6, 1.0, release="covariance", calibration="paper")
-FEW_STEPS = {"n_rounds": 3, "n_local_steps": 2, "n_own_steps": 5}
+FEW_STEPS = {"n_rounds": 3, "n_own_steps": 5}
 ESTIMATORS = [
     DPPCA(),
     DPPCA(1),

@@ -25,7 +25,7 @@ USERS = np.repeat(np.arange(5), 4)
 X = RNG.normal(size=(20, 3))
 RATINGS = np.column_stack([USERS, RNG.integers(6, size=20)])
 STARS = RNG.integers(1, 6, size=20)
-FEW_STEPS = {"n_rounds": 1, "n_local_steps": 1, "n_own_steps": 1}
+FEW_STEPS = {"n_rounds": 1, "n_own_steps": 1}
 LRS_MLP = sk.LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, **FEW_STEPS)
 LRS_MLP.fit(X, X[:, 0], users=USERS)
 LRS = sk.LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)
@@ -56,7 +56,6 @@ OF_USERS = OF_BOTH | {
     "predict": lambda m: m.predict(X, users=USERS),
     "score": lambda m: m.score(X, X[:, 0], users=USERS),
     "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
-    "get_intercept": lambda m: m.get_intercept(1),
 }
 
 
@@ -74,12 +73,12 @@ def of_rows(y, **more):
 DECISION = {"decision_function": lambda m: m.decision_function(X)}
 EFFECTS = {"effects": lambda m: m.effects(X)}
 METHODS = {
-    LRS: OF_USERS | {"get_coef": lambda m: m.get_coef(1)},
-    LRS_MLP: OF_USERS
+    LRS: OF_USERS
     | {
-        "get_network": lambda m: m.get_network(1),
-        "get_prompt": lambda m: m.get_prompt(1),
+        "get_coef": lambda m: m.get_coef(1),
+        "get_intercept": lambda m: m.get_intercept(1),
     },
+    LRS_MLP: OF_USERS | {"get_network": lambda m: m.get_network(1)},
     ITEMS: OF_BOTH
     | {
         "fit": lambda m: clone(m, safe=False).fit(RATINGS, STARS),

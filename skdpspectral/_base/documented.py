@@ -192,6 +192,17 @@ items : array-like of shape (n_items,) or None, default=None
 item_features : array-like of shape (n_items, n_item_features) or None, default=None
     Public features of the items in the order of `items`, such as genres. They
     are standardized, and are important for quality at small budgets.
+[rating_range]
+rating_range : tuple (low, high) or None, default=None
+    Public range of ratings, which :meth:`fit` requires unless they are clicks.
+    Ratings outside this range are clipped to it.
+[ratings_like_fit]
+X : array-like, dataframe or matrix of shape (n_rows, n_columns)
+    Table with the same columns as in fit, or a matrix of users x items as in fit,
+    which stands for the table of its stored entries in row order.
+[ratings_beside]
+y : array-like of shape (n_ratings,) or None, default=None
+    Ratings, unless X contains them, as for :meth:`fit`.
 [offsets_of_items]
 level_ : float
     Mean of the users' levels, in units of ratings.

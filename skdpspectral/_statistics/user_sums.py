@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from .. import sensitivity
 from .._linalg import per_user
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
-from ..mechanisms import Gaussian, Mechanism, Neighbors, PrivacyPlan
+from ..mechanisms import Gaussian, Neighbors, PrivacyPlan
 from .statistic import Statistic
 
 # Users up to whom sums of scores and of ratings are exact.
@@ -98,9 +99,9 @@ class Billboard:
         """Run the statistic with earlier releases, in order."""
         relay = _RecordedReleases(plan, released)
         try:
-            return self.statistic.run(relay, rows, *self.given, _NoProgress())
+            return self.statistic.run(relay, rows, *self.given, _NO_PROGRESS)
         except _NextSum as asked:
-            return asked.sum
+            return asked.args[0]
 
 
 class RememberedRows:
@@ -112,20 +113,14 @@ class RememberedRows:
         self._next = 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._rows, name)
+        """Return what the rows have; what they are asked is answered once."""
+        found = getattr(self._rows, name)
+        return partial(self._once, found) if name in ("map", "sums") else found
 
     def again(self) -> RememberedRows:
         """Return the rows for a run from the start."""
         self._next = 0
         return self
-
-    def map(self, function: Callable, n_jobs: int | None = None) -> list:
-        """Apply a function to every block, or return its cached results."""
-        return self._once(self._rows.map, function, n_jobs)
-
-    def sums(self, function: Callable, n_jobs: int | None = None) -> list:
-        """Sum a function over all blocks, or return its cached sum."""
-        return self._once(self._rows.sums, function, n_jobs)
 
     def _once(self, answered: Callable, *asked: Any) -> list:
         place, self._next = self._next, self._next + 1
@@ -147,26 +142,12 @@ def _kept(answers: Any) -> list:
     return others if total is None else [total, *others]
 
 
-class _NoUsers:
-    """Rows of no user."""
-
-    n_users = 0
-
-    def map(self, function: Callable, n_jobs: int | None = None) -> list:
-        return []
-
-    sums = map
-
-
-NO_USERS = _NoUsers()
+# Rows of no user.
+NO_USERS = SimpleNamespace(n_users=0, map=lambda *asked: [], sums=lambda *asked: [])
 
 
 class _NextSum(Exception):
-    """Stops a run when a release is requested that does not exist yet."""
-
-    def __init__(self, asked: Sum) -> None:
-        super().__init__(asked.name)
-        self.sum = asked
+    """Stops a run when a release is requested that does not exist yet: a `Sum`."""
 
 
 class _RecordedReleases:
@@ -176,45 +157,26 @@ class _RecordedReleases:
         self.plan = _NoisePlan(plan)
         self._released, self._next = released, 0
 
-    def __call__(
-        self, name: str, value: np.ndarray, *, overwrite: bool = False
-    ) -> np.ndarray:
+    def __call__(self, name: str, value: np.ndarray, *, overwrite=False) -> np.ndarray:
         if self._next == len(self._released):
             raise _NextSum(Sum(name, np.array(value, dtype=np.float64)))
         found = self._released[self._next]
         self._next += 1
-        self.plan.noise[name] = found.noise_std
+        self.plan[name].noise_std = found.noise_std
         return found.total.copy()
 
 
-class _NoisePlan:
-    """A plan whose mechanisms have the noise of the recorded releases."""
+class _NoisePlan(dict):
+    """What statistics ask of planned sums, with the noise of the recorded releases."""
 
     def __init__(self, plan: PrivacyPlan) -> None:
         self._plan = plan
-        self.noise: dict[str, float] = {}
 
-    def __getitem__(self, name: str) -> Any:
-        return _WithNoise(self._plan[name], self.noise)
-
-
-class _WithNoise:
-    """A planned mechanism with the noise of its recorded release."""
-
-    def __init__(self, mechanism: Mechanism, noise: dict[str, float]) -> None:
-        self._mechanism, self._noise = mechanism, noise
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._mechanism, name)
-
-    @property
-    def noise_std(self) -> float:
-        planned: Any = self._mechanism
-        return self._noise.get(planned.name, planned.noise_std)
+    def __missing__(self, name: str) -> SimpleNamespace:
+        planned: Any = self._plan[name]
+        asked = {key: getattr(planned, key) for key in ("shape", "grid", "noise_std")}
+        return self.setdefault(name, SimpleNamespace(**asked))
 
 
-class _NoProgress:
-    """Progress that reports nothing."""
-
-    def step(self, number: int) -> None:
-        pass
+# Progress that reports nothing.
+_NO_PROGRESS = SimpleNamespace(step=lambda number: None)

@@ -21,7 +21,7 @@ from .._base.sklearn_compat import (
     StrOptions,
     fit_progress,
 )
-from .._base.strategies import is_strategy, register, same_value, snapshot
+from .._base.strategies import register, same_value, snapshot
 from .._linalg.walks import quietly
 from .._release.noise import StreamRelease
 from .._tables.table import deferred_rows
@@ -42,6 +42,7 @@ from ..mechanisms import check_count
 from ._covariance import CovarianceMixin
 from ._moment_stream import (
     BLOCK_STEPS,
+    Moments,
     MomentStream,
     MomentSums,
     StreamMoments,
@@ -50,7 +51,7 @@ from ._moment_stream import (
 
 _NAMED = {"prefix": Prefix, "average": Average}
 _WORKLOADS = [StrOptions(set(_NAMED)), Average, Prefix, Window, Exponential]
-_FACTORIZATIONS = [StrOptions(set(NAMES)), BISR]
+_FACTORIZATIONS, _AUTO = [StrOptions(set(NAMES)), BISR], StrOptions({"auto"})
 
 
 @register
@@ -121,16 +122,9 @@ class MomentRelease(NamedTuple):
     location_std: float | None
 
 
-def _workload(given, name: str = "workload") -> Workload:
-    """Return a copy of a workload, or raise an error that names it."""
-    if isinstance(given, str) and given in _NAMED:
-        return _NAMED[given]()
-    if is_strategy(given):
-        return snapshot(given)
-    raise ValueError(
-        f'{name} must be "average", "prefix", Window(length) or Exponential(decay), '
-        f"got {given!r}"
-    )
+def _workload(given) -> Workload:
+    """Return a copy of a workload."""
+    return _NAMED[given]() if isinstance(given, str) else snapshot(given)
 
 
 def _check_horizon(n_steps: int | None, seen: int, more: int) -> None:
@@ -159,6 +153,7 @@ _FLOOR, _LEAST = 2.0, 1e-6
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
     r"""Mean and covariance of a stream, released privately at every step.
 
@@ -270,9 +265,7 @@ class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
     """
 
     # Parameters that may change while a stream runs: they affect post-processing only.
-    _free_parameters: ClassVar[set[str]] = {
-        *("accountant", "noise_seed", "min_eigenvalue")
-    }
+    _free_parameters: ClassVar = {"accountant", "noise_seed", "min_eigenvalue"}
     _why_no_users: ClassVar[str] = (
         "releases after every row, in order, so that a user who returns would be in "
         "several steps: pass one row of each user, or fit DPCovariance with users"
@@ -284,36 +277,20 @@ class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
         "workload": _WORKLOADS,
         "factorization": _FACTORIZATIONS,
         "moments": [StrOptions({"jme", "assume-centered"}), JointMoments],
-        "min_eigenvalue": [
-            Interval(Real, 1e-12, 1, closed="both"),
-            StrOptions({"auto"}),
-        ],
+        "min_eigenvalue": [Interval(Real, 1e-12, 1, closed="both"), _AUTO],
     }
 
-    def __init__(
-        self,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        *,
-        clip_norm: float = 1.0,
-        horizon: int | None = None,
-        workload="average",
-        factorization="blt",
-        moments="jme",
-        min_eigenvalue: float | str = "auto",
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.clip_norm = clip_norm
-        self.horizon = horizon
-        self.workload = workload
-        self.factorization = factorization
-        self.moments = moments
-        self.min_eigenvalue = min_eigenvalue
-        self.accountant = accountant
-        self.noise_seed = noise_seed
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    clip_norm: float = 1.0
+    horizon: int | None = None
+    workload: Any = "average"
+    factorization: Any = "blt"
+    moments: Any = "jme"
+    min_eigenvalue: float | str = "auto"
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
 
     def privacy_plan(self, n_samples=None, n_features=None):
         """Describe what a stream will release and cost; no data are needed.
@@ -353,7 +330,7 @@ class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
         workload = _workload(self.workload)
         found = [("", workload, factorization)]
         if given.second_workload is not None:
-            workload = _workload(given.second_workload, "second_workload")
+            workload = _workload(given.second_workload)
         if given.second_workload is not None or second is not None:
             found.append(("second_", workload, second or factorization))
         return found, None if moments == "assume-centered" else given.weight
@@ -380,18 +357,17 @@ class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
         return MomentStream(n_features, noise, n_steps, weight, self.clip_norm)
 
     @quietly
-    def _released(self, moments: StreamMoments, places) -> tuple[np.ndarray, ...]:
+    def _released(self, moments: StreamMoments, places) -> Moments:
         """Return moments of given steps, with projected covariances."""
-        first, second, mean, covariance = moments.at(places)
-        unit = float(self.clip_norm) ** 2
+        found, unit = moments.at(places), float(self.clip_norm) ** 2
         floor, spread = _LEAST * unit, None
         if self.min_eigenvalue != "auto":
             floor = float(self.min_eigenvalue) * unit
         else:
-            spread = moments.spread(places)
+            spread = found.spread
             floor = np.maximum(floor, _FLOOR * spread)
-        covariance = project_covariance(covariance, floor, unit, spread)
-        return first, second, mean, covariance
+        covariance = project_covariance(found.covariance, floor, unit, spread)
+        return found._replace(covariance=covariance)
 
     @unweighted
     def fit(self, X, y=None) -> Self:
@@ -461,24 +437,28 @@ class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
         RuntimeError
             If the stream has ended, one of its steps failed, or this is a forked copy.
         """
-        with self._unchanged_on_error():
-            self._check_parameters()
-            run = getattr(self, "_stream", None)
-            rows = deferred_rows(self, X, reset=run is None)
-            if run is not None:
-                self._check_unchanged(run)
-                _check_horizon(run.moments.n_steps, run.sums.step, rows.shape[0])
-            else:
-                moments = self._moment_stream(None, rows.shape[1])
-                _check_horizon(moments.n_steps, 0, rows.shape[0])
-                (run,) = self._begin(moments)
-                self._stream = run
-        # A stream that was charged stays open, whatever the values are.
-        with self._unchanged_on_error():
-            X = rows.read()
-            for moments in run.path(X):
-                last = moments
-            self._keep(run, last)
+        charged: dict[str, Any] = {}
+        try:
+            with self._unchanged_on_error():
+                self._check_parameters()
+                run = getattr(self, "_stream", None)
+                rows = deferred_rows(self, X, reset=run is None)
+                if run is not None:
+                    self._check_unchanged(run)
+                    _check_horizon(run.moments.n_steps, run.sums.step, rows.shape[0])
+                else:
+                    moments = self._moment_stream(None, rows.shape[1])
+                    _check_horizon(moments.n_steps, 0, rows.shape[0])
+                    (run,) = self._begin(moments)
+                    self._stream = run
+                charged.update(self.__dict__)
+                X = rows.read()
+                for moments in run.path(X):
+                    last = moments
+                self._keep(run, last)
+        except BaseException:  # a stream that was charged stays open
+            self.__dict__.update(charged)
+            raise
         return self
 
     def release_path(self, X, *, every=1) -> Iterator[MomentRelease]:
@@ -521,11 +501,11 @@ class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
                 due = (moments.steps % every == 0) | (moments.steps == len(X))
                 places = np.flatnonzero(due)
                 if len(places):
-                    _, _, means, covariances = self._released(moments, places)
-                    steps, stds = moments.steps[places].tolist(), [None] * len(places)
-                    if (spread := moments.mean_spread(places)) is not None:
-                        stds = spread.tolist()
-                    yield from map(MomentRelease, steps, means, covariances, stds)
+                    found, stds = self._released(moments, places), [None] * len(places)
+                    if found.mean_std is not None:
+                        stds = found.mean_std.tolist()
+                    given = moments.steps[places].tolist(), found.mean, found.covariance
+                    yield from map(MomentRelease, *given, stds)
 
     def _begin(self, moments: MomentStream, *unread) -> tuple:
         """Charge a stream by its public shape, then read its rows."""
@@ -545,14 +525,13 @@ class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
 
     def _keep(self, run: _Stream, moments: StreamMoments) -> None:
         """Set the fitted attributes to the last moments, all at once."""
-        first, second, mean, covariance = self._released(moments, [-1])
-        spread = moments.mean_spread([-1])
+        found = self._released(moments, [-1])
         self.__dict__.update(
-            first_moment_=first[0],
-            second_moment_=second[0],
-            location_=mean[0],
-            location_std_=None if spread is None else float(spread[0]),
-            covariance_=covariance[0],
+            first_moment_=found.first[0],
+            second_moment_=found.second[0],
+            location_=found.mean[0],
+            location_std_=None if found.mean_std is None else float(found.mean_std[0]),
+            covariance_=found.covariance[0],
             n_samples_seen_=int(moments.steps[-1]),
             privacy_=run.release.plan,
         )

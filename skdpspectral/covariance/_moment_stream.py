@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -223,6 +224,22 @@ class MomentSums:
         return moments
 
 
+class Moments(NamedTuple):
+    """Moments of m chosen steps: (m, d), (m, d, d), (m, d) and (m, d, d).
+
+    Covariances are unbiased, and not yet projected. `spread` (m,) is the deviation of
+    their noise off the diagonal, with that of a mean that is subtracted; `mean_std`
+    that of means, None if they have weights of their own or are not there.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+    spread: np.ndarray
+    mean_std: np.ndarray | None
+
+
 class StreamMoments:
     """Sums of consecutive steps, from which the moments of any of them follow.
 
@@ -235,53 +252,32 @@ class StreamMoments:
         self.sums, self.steps = sums, steps
         self._vectors, self._gains, self._first = vectors, gains, first
 
-    def at(self, places) -> tuple[np.ndarray, ...]:
-        """Return first and second moments, means and covariances of m chosen steps.
-
-        They have shapes (m, d), (m, d, d), (m, d) and (m, d, d). Covariances are
-        unbiased, and not yet projected.
-        """
+    def at(self, places) -> Moments:
+        """Return the moments of some steps, by their places among these."""
         stream, places = self.sums.stream, np.asarray(places)
         steps, workload = self.steps[places], stream.workload
         totals, divisors = workload.totals(steps), workload.divisors(steps)
         first, second = stream.rows.unpack(self._vectors[places])
         mean = first / totals[:, None]
         covariance = second / totals[:, None, None]
+        noise_std, gain = self.sums.noise_std, self._gains[0][places]
+        unit = noise_std**2 / totals**2
+        product = unit * self._gains[-1][places]
+        variance = 0.5 * product * (stream.stretch / stream.rows.weight) ** 2
+        mean_std = None
         if not stream.centered:
-            unit = np.eye(first.shape[1])
             squared = mean[:, :, None] * mean[:, None, :]
             # The noise of the mean, squared, is taken off with it: give it back.
-            bias = self.sums.noise_std**2 * self._gains[0][places] / totals**2
+            bias = noise_std**2 * gain / totals**2
             covariance = covariance - squared
-            covariance += bias[:, None, None] * unit
+            covariance += bias[:, None, None] * np.eye(first.shape[1])
+            # Of rank two, and as large as noise of this size in all entries.
+            coordinate, lengths = unit * gain, np.vecdot(mean, mean)
+            variance += 2.0 * lengths * coordinate / first.shape[1] + coordinate**2
+            mean_std = noise_std * np.sqrt(gain) / np.abs(totals)
         first, second = first / divisors[:, None], second / divisors[:, None, None]
         if self._first is not None:
             workload, sums = stream.first_workload, self._first[places]
-            mean = sums / workload.totals(steps)[:, None]
+            mean, mean_std = sums / workload.totals(steps)[:, None], None
             first = sums / workload.divisors(steps)[:, None]
-        return first, second, mean, covariance
-
-    def spread(self, places) -> np.ndarray:
-        """Return the deviation of the noise of m covariances off their diagonals.
-
-        It includes the noise of a mean that is subtracted.
-        """
-        stream, places = self.sums.stream, np.asarray(places)
-        totals = stream.workload.totals(self.steps[places])
-        first = stream.rows.unpack(self._vectors[places])[0] / totals[:, None]
-        unit = self.sums.noise_std**2 / totals**2
-        coordinate, product = (unit * self._gains[which][places] for which in (0, -1))
-        variance = 0.5 * product * (stream.stretch / stream.rows.weight) ** 2
-        if not stream.centered:
-            # Of rank two, and as large as noise of this size in all entries.
-            lengths = np.vecdot(first, first)
-            variance += 2.0 * lengths * coordinate / first.shape[1] + coordinate**2
-        return np.sqrt(variance)
-
-    def mean_spread(self, places) -> np.ndarray | None:
-        """Return the deviation of the noise of m means; None for those with weights."""
-        stream, places = self.sums.stream, np.asarray(places)
-        if self._first is not None or stream.centered:
-            return None
-        totals = stream.workload.totals(self.steps[places])
-        return self.sums.noise_std * np.sqrt(self._gains[0][places]) / np.abs(totals)
+        return Moments(first, second, mean, covariance, np.sqrt(variance), mean_std)

@@ -186,13 +186,12 @@ class Adam(BaseEstimator):
 class Optimization:
     r"""All steps of Adam for some parameters and examples, and their releases.
 
-    A batch has all examples if `batch_size` is at least `n_samples`. There are
-    `n_steps` batches of at most `largest_batch` examples; sums of clipped gradients,
-    and of their squares, are divided by the attribute `batch_size`. An example is in a
-    batch with probability `rate`, or in turn in one batch of every epoch. Squares are
-    weighted so that both sums have the same noise: `nu` is the weight :math:`\nu` for
-    gradients in the unit ball, and `weight` the factor of the squares, or 0. After
-    :meth:`begin` it is a charged run, after `position` steps.
+    There are `n_steps` batches of at most `largest_batch` examples, of all if
+    `batch_size` is at least `n_samples`; sums are divided by the attribute
+    `batch_size`. An example is in a batch with probability `rate`, or in turn in one
+    batch of every epoch. `nu` is the weight :math:`\nu` of squares for gradients in the
+    unit ball, such that both sums have the same noise, and `weight` the factor of the
+    squares, or 0. After :meth:`begin` it is a charged run, after `position` steps.
     """
 
     def __init__(
@@ -228,6 +227,7 @@ class Optimization:
         weight = _FREE_WEIGHT if free else _PAID_WEIGHT
         self.nu = weight if adam.moments == "jme" else 0.0
         self.weight = math.sqrt(self.nu) / self.clip_norm
+        self.shape = (n_parameters * (2 if self.weight else 1),)
         # Of norms: those that are computed are off by less, in whatever order the
         # squares of entries are summed.
         self._room = (n_parameters + 64) * 2.0**-51
@@ -247,10 +247,7 @@ class Optimization:
         return self.moved(Neighbors.ZERO_OUT_ONE)
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan all steps within a budget, or at a noise multiplier, whose cost it has.
-
-        Infinite epsilon means no noise. `named` are further fields of the plan.
-        """
+        """Plan all steps in a budget, or at a noise multiplier, whose cost it has."""
         given, neighbors = self.adam.noise_multiplier, self.neighbors
         if math.isinf(epsilon):
             if given is not None:
@@ -292,10 +289,6 @@ class Optimization:
             "lemma": "gradient-moments",
         }
 
-    @property
-    def _shape(self) -> tuple[int]:
-        return (self.n_parameters * (2 if self.weight else 1),)
-
     def _in_turn(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan all steps of batches in turn at a cost of mu; infinite for no noise."""
         # An example affects one row per epoch, whose noise is independent.
@@ -304,7 +297,7 @@ class Optimization:
             ["gradients"],
             self.moved(self.neighbors),
             mu,
-            self._shape,
+            self.shape,
             correlation={"column_norm": often, "max_steps": self.n_steps},
             **self._fields(),
         )
@@ -315,7 +308,7 @@ class Optimization:
             "gradients",
             self.added,
             noise_multiplier,
-            self._shape,
+            self.shape,
             max_steps=self.n_steps,
             sampling_probability=self.rate,
             **self._fields(),
@@ -323,18 +316,16 @@ class Optimization:
 
     # -- steps -------------------------------------------------------------------------
 
-    @property
-    def kind(self) -> functools.partial:
-        """Constructor of the release, to be called with plan, accountant and seed."""
+    def kind(self, *given: Any) -> StreamRelease:
+        """Return the release of a plan, by an accountant and a seed."""
         rate = self.rate if self.sampled else None
-        given: dict[str, Any] = {"factorization": Factorization(), "rate": rate}
-        return functools.partial(StreamRelease, **given)
+        return StreamRelease(*given, factorization=Factorization(), rate=rate)
 
     def begin(self, release: Any) -> None:
         """Begin the steps of a charged release."""
-        (mechanism,) = release.plan.mechanisms
         self.release = release
-        self.state = AdamState(self.adam, self.noise_stds(mechanism))
+        stds = self.noise_stds(release.plan.mechanisms[0])
+        self.state = AdamState(self.adam, stds)
 
     def noise_stds(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the noise scales of a step's two moments."""
@@ -352,10 +343,7 @@ class Optimization:
         return np.sort(self._order[start : start + size])
 
     def step(self, row: Callable[[], np.ndarray]) -> np.ndarray:
-        """Release the batch of a claimed step, and return the update.
-
-        `row` returns the exact row of the batch.
-        """
+        """Release the row of the batch of a claimed step, and return the update."""
         released, p = self.release(row())[0].copy(), self.n_parameters
         self.position += 1
         squares = released[p:] / self.weight if self.weight else None
@@ -413,11 +401,6 @@ _CONSTRAINTS: dict[str, list] = {
     **PrivateEstimator._privacy_constraints,
     "optimizer": [Adam, None],
 }
-
-_WRONG_BATCH = (
-    "step requires the batch that batches() returned last: iterate over batches(), and "
-    "call step once for each batch"
-)
 
 
 @documented
@@ -526,7 +509,7 @@ class JMEAdam:
         if accountant is None:
             accountant = ambient_accountant()
         optimization.begin(optimization.kind(self.privacy_, accountant, noise_seed))
-        self._run = optimization
+        self._run, self.n_steps = optimization, optimization.n_steps
         # The position of the batch that waits for its gradients, and its examples.
         self._drawn: tuple[int, np.ndarray] | None = None
 
@@ -545,11 +528,6 @@ class JMEAdam:
             if applies:
                 warn(f"JMEAdam {why}", PrivacyLeakWarning)
                 return
-
-    @property
-    def n_steps(self) -> int:
-        """Number of steps."""
-        return self._run.n_steps
 
     @property
     def position(self) -> int:
@@ -609,7 +587,10 @@ class JMEAdam:
         """
         drawn = self._drawn
         if drawn is None or not np.array_equal(batch, drawn[1]):
-            raise ValueError(_WRONG_BATCH)
+            raise ValueError(
+                "step requires the batch that batches() returned last: iterate over "
+                "batches(), and call step once for each batch"
+            )
         gradients = _as_numbers(gradients, (len(drawn[1]), self._run.n_parameters))
         self._run.release.claim(drawn[0], 1)
         self._drawn = None

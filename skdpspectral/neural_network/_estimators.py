@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar
@@ -52,21 +54,17 @@ def hidden_widths(sizes) -> tuple[int, ...]:
     return tuple(check_count("hidden_layer_sizes", size) for size in sizes)
 
 
-def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return midpoints and half-widths of target bounds, (n_outputs,) each."""
+def target_box(bounds) -> tuple[float, float]:
+    """Return the midpoint and the half-width of target bounds."""
     try:
-        low, high = (
-            np.broadcast_to(np.asarray(bound, dtype=np.float64), n_outputs)
-            for bound in bounds
-        )
+        low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError, OverflowError):
-        low, high = np.ones((2, n_outputs))
+        low = high = math.nan
     # Halves first: a sum of bounds, or a difference, may overflow.
     middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
-    if not (np.isfinite(low) & np.isfinite(high) & (half > 0.0)).all():
+    if not (math.isfinite(low) and math.isfinite(high) and half > 0.0):
         raise ValueError(
-            "target_bounds must be (low, high), finite, low < high: numbers, or "
-            f"one number for each of {n_outputs} targets"
+            "target_bounds must be (low, high): two finite numbers, low < high"
         )
     return middle, half
 
@@ -91,10 +89,7 @@ def first_parameters(layout: _kernels.Layout) -> np.ndarray:
 @documented
 @dataclass(eq=False, repr=False)
 class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
-    """Base class of estimators that train dense networks with private Adam.
-
-    A subclass implements ``_loss``, reads the targets and sets the number of outputs.
-    """
+    """Base class of networks of private Adam: subclasses have `_loss`, and read y."""
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("hidden_layer_sizes",)
     _takes_noise_multiplier: ClassVar[bool] = True
@@ -140,9 +135,20 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         """Return the sizes of all layers, and the optimization of their weights."""
         hidden = hidden_widths(self.hidden_layer_sizes)
         layout = _kernels.Layout((n_features, *hidden, n_outputs))
-        how = {k: getattr(self, k) for k in ("batch_size", "n_epochs", "clip_norm")}
+        how = {k: getattr(self, k) for k in BATCH_CONSTRAINTS}
         given = (self._adam(), layout.n_parameters, n_samples)
         return layout, Optimization(*given, **how)
+
+    def privacy_plan(self, n_samples, n_features):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        {shape_of_rows}
+
+        {returns_plan}
+        """
+        return self._plan_of_shape(n_samples, n_features, 1)
 
     def _plan_of_shape(self, n_samples, n_features, n_outputs) -> PrivacyPlan:
         self._check_parameters()
@@ -169,44 +175,59 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             "epsilon, or fewer features or hidden units",
         )
 
-    def _fit(self, unread, unread_targets, n_outputs: int, as_outputs, users) -> None:
-        """Charge the plan, read rows and targets, and train on them.
+    # Returns the form of the targets, their number, and what makes an array of them.
+    _targets: ClassVar[Callable[..., tuple]]
 
-        ``as_outputs(targets)`` returns targets of shape (n_samples, n_outputs). Users
-        in a batch show a row that is drawn anew.
+    @unweighted
+    def fit(self, X, y, *, users=None) -> Self:
+        """Train the network on rows and targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, all finite; never modified.
+        y : array-like of shape (n_samples,)
+            Targets, which are clipped to `target_bounds`, or labels, which must be in
+            `classes`.
+        {users_of_rows}
+            `batch_size` and `n_epochs` count users, who show a new row at each step.
+
+        {outcome_of_fit}
         """
-        unread = self._by_user(unread, users)
-        n_samples, n_features = unread.shape
-        layout, optimization = self._optimization(n_samples, n_features, n_outputs)
-        plan = self._planned(optimization, in_fit=True)
-        how = {"n_public": n_samples, "kind": optimization.kind}
-        users = self._users
-        parameters = first_parameters(layout)
-        layers = layout.layers(parameters)  # views, which change with it
-        with fit_progress(self, optimization.n_steps) as progress:
-            # It is charged here, and values are read from here on.
-            release, X, y = self._start_release(
-                plan, unread, unread_targets, all_rows=True, **how
-            )
-            drawn = None if users is None else UserDraw(users, Coins(self.noise_seed))
-            targets = as_outputs(y)
-            progress.begin(X, y, plan)
-            with contextlib.closing(release):
-                optimization.begin(release)
-                # All at once, as no copy of a fit goes on elsewhere.
-                release.claim(0, optimization.n_steps)
-                for _ in range(optimization.n_steps):
-                    batch = optimization.batch()
-                    if drawn is not None:
-                        batch = drawn.rows(batch)
-                    row = functools.partial(
-                        self._row, optimization, layers, X, targets, batch
-                    )
-                    parameters += optimization.step(row)
-                    progress.step(optimization.position)
+        with self._unchanged_on_error():
+            self._check_parameters()
+            unread = deferred_rows(self, X)
+            unread_targets, n_outputs, as_outputs = self._targets(y, unread.shape[0])
+            unread = self._by_user(unread, users)
+            n_samples, n_features = unread.shape
+            layout, optimization = self._optimization(n_samples, n_features, n_outputs)
+            plan = self._planned(optimization, in_fit=True)
+            how = {"n_public": n_samples, "kind": optimization.kind, "all_rows": True}
+            users, parameters = self._users, first_parameters(layout)
+            layers = layout.layers(parameters)  # views, which change with it
+            with fit_progress(self, optimization.n_steps) as progress:
+                # It is charged here, and values are read from here on.
+                release, X, y = self._start_release(plan, unread, unread_targets, **how)
+                drawn, targets = None, as_outputs(y)
+                if users is not None:
+                    drawn = UserDraw(users, Coins(self.noise_seed))
+                progress.begin(X, y, plan)
+                with contextlib.closing(release):
+                    optimization.begin(release)
+                    # All at once, as no copy of a fit goes on elsewhere.
+                    release.claim(0, optimization.n_steps)
+                    for _ in range(optimization.n_steps):
+                        batch = optimization.batch()
+                        if drawn is not None:
+                            batch = drawn.rows(batch)
+                        given = optimization, layers, X, targets, batch
+                        row = functools.partial(self._row, *given)
+                        parameters += optimization.step(row)
+                        progress.step(optimization.position)
             self.weights_, self.layer_sizes_ = parameters, np.array(layout.sizes)
             self.n_iter_ = optimization.position
-        self.privacy_ = plan
+            self.privacy_ = plan
+        return self
 
     def _row(self, optimization, layers, X, targets, batch) -> np.ndarray:
         """Return the exact row of a batch, computed block by block."""
@@ -260,17 +281,15 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     {adam_batches}
     {adam_network}
     target_bounds : tuple (low, high) or None, default=None
-        Public bounds of the targets, required: numbers, or one number per target.
-        Targets and predictions are clipped to these bounds.
+        Public bounds of the targets, required. Targets and predictions are clipped to
+        these bounds.
 
     Attributes
     ----------
     {adam_attributes}
-    target_center_, target_scale_ : ndarray of shape (n_outputs,)
+    target_center_, target_scale_ : float
         Center and half of the extent of `target_bounds`. A prediction is the network's
         output, clipped to [-1, 1], times `target_scale_` plus `target_center_`.
-    multi_output_ : bool
-        Whether y was two-dimensional.
 
     Notes
     -----
@@ -290,10 +309,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     """
 
     _loss = "squared"
-    _array_parameters: ClassVar[tuple[str, ...]] = (
-        "hidden_layer_sizes",
-        "target_bounds",
-    )
+    _array_parameters: ClassVar = ("hidden_layer_sizes", "target_bounds")
 
     _parameter_constraints: ClassVar[dict] = {
         **DPAdamNetwork._parameter_constraints,
@@ -311,57 +327,20 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
                 "targets, or use DPRidge, which finds their scale privately"
             )
 
-    def privacy_plan(self, n_samples, n_features, n_outputs=1):
-        """Describe what a fit will release and cost; no data are needed.
-
-        Parameters
-        ----------
-        {shape_of_rows}
-        n_outputs : int, default=1
-            Number of targets.
-
-        {returns_plan}
-        """
-        outputs = check_count("n_outputs", n_outputs)
-        return self._plan_of_shape(n_samples, n_features, outputs)
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
         # After a public number of steps, whatever is left to be learned.
         tags.regressor_tags.poor_score = True
         return tags
 
-    @unweighted
-    def fit(self, X, y, *, users=None) -> Self:
-        """Train the network on rows and targets.
+    def _targets(self, y, n_samples: int) -> tuple:
+        middle, half = target_box(self.target_bounds)
+        self.target_center_, self.target_scale_ = middle, half
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, all finite; never modified.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets, which are clipped to `target_bounds`.
-        {users_of_rows}
-            `batch_size` and `n_epochs` count users, who show a new row at each step.
+        def as_outputs(y):
+            return np.clip((y[:, None] - middle) / half, -1.0, 1.0)
 
-        {outcome_of_fit}
-        """
-        with self._unchanged_on_error():
-            self._check_parameters()
-            unread = deferred_rows(self, X)
-            columns = deferred_targets(self, y, unread.shape[0], several=True)
-            n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
-            middle, half = target_box(self.target_bounds, n_outputs)
-
-            def as_outputs(targets):
-                centered = targets.reshape(-1, n_outputs) - middle
-                return np.clip(centered / half, -1.0, 1.0)
-
-            self._fit(unread, columns, n_outputs, as_outputs, users)
-            self.target_center_, self.target_scale_ = middle, half
-            self.multi_output_ = len(columns.shape) > 1
-        return self
+        return deferred_targets(self, y, n_samples), 1, as_outputs
 
     def predict(self, X):
         """Predict targets.
@@ -373,12 +352,11 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        ndarray of shape (n_samples,)
             Predictions in the units of the targets, clipped to `target_bounds`.
         """
-        found = np.clip(self._outputs(X), -1.0, 1.0)
-        found = found * self.target_scale_ + self.target_center_
-        return found if self.multi_output_ else found[:, 0]
+        found = np.clip(self._outputs(X)[:, 0], -1.0, 1.0)
+        return found * self.target_scale_ + self.target_center_
 
 
 @documented
@@ -455,28 +433,9 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         self._check_parameters()
         return self._plan_of_shape(n_samples, n_features, self._n_outputs(n_classes))
 
-    @unweighted
-    def fit(self, X, y, *, users=None) -> Self:
-        """Train the network on rows and labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, all finite; never modified.
-        y : array-like of shape (n_samples,)
-            Labels, which must be in `classes`.
-        {users_of_rows}
-            `batch_size` and `n_epochs` count users, who show a new row at each step.
-
-        {outcome_of_fit}
-        """
-        with self._unchanged_on_error():
-            self._check_parameters()
-            unread = deferred_rows(self, X)
-            labels = self._deferred_labels(y, unread.shape[0])
-            n_outputs = n_outputs_of(len(self.classes_))
-            self._fit(unread, labels, n_outputs, self._one_hot, users)
-        return self
+    def _targets(self, y, n_samples: int) -> tuple:
+        labels = self._deferred_labels(y, n_samples)
+        return labels, n_outputs_of(len(self.classes_)), self._one_hot
 
     def predict_proba(self, X):
         """Return the probabilities of the classes.

@@ -60,11 +60,7 @@ class Layout(NamedTuple):
 
 
 def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
-    """Return rows times a matrix, followed by ones up to a width.
-
-    `rows` is a stack, (n, height, inputs), as of :func:`~.per_user.empty_stack`, and
-    `matrix` public or another stack.
-    """
+    """Return a stack of rows times a matrix or a stack, and ones up to a width."""
     out, results = empty_stack(*rows.shape[:2], width), matrix.shape[-1]
     multiply(rows, matrix, out[..., :results])
     out[..., results:] = 1.0
@@ -74,8 +70,7 @@ def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
 def activations(layers: Sequence[np.ndarray], X: np.ndarray) -> list[np.ndarray]:
     """Return each layer's input with a trailing 1, and the output of the last layer.
 
-    `X` is a stack, (n, height, n_features): examples of height 1 beside public layers,
-    or users with layers of their own.
+    `X` is a stack, (n, height, n_features): examples beside public layers, or users.
     """
     found = [empty_stack(*X.shape[:2], X.shape[2] + 1)]
     found[0][..., :-1], found[0][..., -1] = X, 1.0
@@ -132,9 +127,8 @@ def output_errors(outputs: np.ndarray, targets: np.ndarray, loss: str) -> np.nda
 class Factors(NamedTuple):
     """Factors of the gradients of a block of examples, layer by layer.
 
-    An example's gradient by a layer is the outer product of its row of `inputs`, (n,
-    inputs + 1) with a 1 at the end, and of its row of `errors`, (n, outputs). Both have
-    the memory layout of :func:`~.per_user.empty_stack`.
+    An example's gradient by a layer is the outer product of its rows of `inputs`, with
+    a 1 at the end, and of `errors`, in the layout of :func:`~.per_user.empty_stack`.
     """
 
     inputs: list[np.ndarray]
@@ -164,17 +158,14 @@ class Factors(NamedTuple):
         """Add the weighted sum of gradients, or of a power of their entries."""
         start = 0
         for inputs, errors in zip(self.inputs, self.errors, strict=True):
-            inputs, scaled = _power(inputs, power), _power(errors, power)
-            scaled = scaled * weights[:, None]
+            if power != 1:
+                inputs, errors = stacked(inputs**power), stacked(errors**power)
+            scaled = errors * weights[:, None]
             stop = start + inputs.shape[1] * errors.shape[1]
             for first in range(0, len(inputs), SUMMED):
                 part = slice(first, first + SUMMED)
                 out[start:stop] += (inputs[part].T @ scaled[part]).ravel()
             start = stop
-
-
-def _power(values: np.ndarray, power: int) -> np.ndarray:
-    return values if power == 1 else stacked(values**power)
 
 
 def gradient_factors(
@@ -201,7 +192,7 @@ _PART_NUMBERS = 1 << 18
 class NetworkRows(NamedTuple):
     """Rows of some users: X (n_users, height, n_features), y (n_users, height).
 
-    `shares` are 1 / count in a user's rows and 0 beyond them, which count as nothing.
+    `shares` are 1 / count in a user's rows, and 0 beyond them.
     """
 
     X: np.ndarray
@@ -279,24 +270,17 @@ def user_activations(
     return activations(layout.layers(whole), X)
 
 
-class Gradients(NamedTuple):
-    """Gradients of users' mean losses, by all weights and by the prompts."""
-
-    whole: np.ndarray
-    prompts: np.ndarray
-
-
 def user_gradients(
     layout: Layout, whole: np.ndarray, prompts: np.ndarray, rows: NetworkRows
-) -> Gradients:
-    """Return the gradient of half of each user's mean squared error."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return gradients of users' mean losses, by all weights and by the prompts."""
     found = user_activations(layout, whole, prompts, rows.X)
     layers = layout.layers(whole)
     errors = (found[-1][:, :, 0] - rows.y) * rows.shares
     back = errors_of_layers(layers, found, errors[:, :, None])
     own = layers[0][:, layout.sizes[0] - prompts.shape[1] : -1]
     of_prompts = per_user.products(back[0], stacked(own), transpose_right=True)
-    return Gradients(_sums(layout, whole, found, back), per_user.totals(of_prompts))
+    return _sums(layout, whole, found, back), per_user.totals(of_prompts)
 
 
 def _sums(layout: Layout, whole, inputs: list, back: list) -> np.ndarray:
@@ -332,7 +316,7 @@ def chosen_support(
     if users.support.shape[1]:
         own[each, users.support] = users.sparse
     penalty = (ridge / rows.counts)[:, None]
-    gradient = user_gradients(layout, whole, users.prompts, rows).whole + penalty * own
+    gradient = user_gradients(layout, whole, users.prompts, rows)[0] + penalty * own
     curvature = curvatures(layout, whole, users.prompts, rows) + penalty
     size = np.square(own - gradient / curvature) * curvature
     # What overflows is not worth it; NaN compares false.

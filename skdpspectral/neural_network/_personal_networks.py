@@ -9,7 +9,8 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -29,13 +30,7 @@ from .._statistics.statistic import Statistic
 from .._statistics.user_sums import planned_sum, released_sum
 from .._tables.table import UserTable, deferred_targets, deferred_users, read_users
 from ..accounting import PrivacyAccountant
-from ..mechanisms import (
-    Concern,
-    Exact,
-    Mechanism,
-    Neighbors,
-    Remark,
-)
+from ..mechanisms import Concern, Exact, Mechanism, Neighbors, Remark
 from . import _kernels
 from ._adam import Adam, AdamState
 from ._estimators import SIZES, hidden_widths, scale_first_weights
@@ -69,62 +64,36 @@ def rate_of(position: int, n_steps: int) -> float:
 # -- training, private or exact --------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class UserRules:
-    """Public numbers of the users' training.
+    """Public numbers of users' training: of networks of a shape, and of a model.
 
-    The users' own features are among the inputs of `layout`. `start`, (n_parameters, 1
-    + rank), are first weights: of users who share none, and shared ones. `prior`,
-    (rank,), is the start of w, to which w is shrunk; with `fixed`, w itself.
+    The users' own features are among the inputs of `layout`, and `rank` is the number
+    of shared vectors of weights. `first_U`, (n_parameters, rank), are first shared
+    weights, and `prior`, (rank,), is the start of w, to which w is shrunk, or w itself.
     """
 
-    layout: Layout
-    start: np.ndarray
-    prior: np.ndarray
-    fixed: bool
-    sparsity: int
-    prompt_size: int
-    ridge_shared: float
-    ridge_sparse: float
-    has_level: bool
-    learning_rate: float
-    n_own_steps: int
-
-    @property
-    def rank(self) -> int:
-        """Number of shared vectors of weights."""
-        return len(self.prior)
-
-    @property
-    def free(self) -> bool:
-        """Whether all weights belong to the user."""
-        return self.sparsity == self.layout.n_parameters
-
-    @property
-    def first_U(self) -> np.ndarray:
-        """First shared weights: (n_parameters, rank)."""
-        return self.start[:, 1:]
+    def __init__(self, model: LRSMLPRegressor, layout: Layout, rank: int) -> None:
+        self.model, self.layout, self.rank = model, layout, rank
+        start = public_start(0, (rank + 1, layout.n_parameters))
+        for column in start:
+            scale_first_weights(layout.layers(column))
+        # Of users who share none, and shared ones.
+        self._own_start, self.first_U = start[0], np.ascontiguousarray(start[1:].T)
+        self.prior = np.eye(1, rank)[0]  # all begin with the first network
+        self.sparsity = n_sparse(model.sparsity, layout.n_parameters)
+        # Whether all weights belong to the user.
+        self.free = self.sparsity == layout.n_parameters
 
     def first_networks(self, n_users: int) -> NetworkWeights:
         k = self.sparsity if self.free else 0
-        first = np.zeros(k) if self.rank else self.start[:k, 0]
-        alike = self.prior, np.zeros(self.prompt_size), np.arange(k), first
+        first = np.zeros(k) if self.rank else self._own_start[:k]
+        alike = self.prior, np.zeros(self.model.prompt_size), np.arange(k), first
         each = [np.tile(values, (n_users, 1)) for values in alike]
         return NetworkWeights(*each, np.zeros(n_users))
 
-    def chooses(self, position: int, n_steps: int) -> bool:
-        """Return whether users update their supports before a step."""
-        if self.free or not self.sparsity:
-            return False
-        return position in {int(share * n_steps) for share in _CHOICES}
-
-
-class _Part:
-    """Users whose networks are trained together."""
-
-    def __init__(self, rules: UserRules, n_users: int) -> None:
-        self.users = rules.first_networks(n_users)
-        self.adams = [new_adam(rules.learning_rate) for _ in range(2)]
+    def own_adam(self) -> AdamState:
+        """Return Adam for the exact gradients of users."""
+        return new_adam(self.model.user_learning_rate)
 
 
 class UserFits:
@@ -132,18 +101,26 @@ class UserFits:
 
     def __init__(self, rules: UserRules, n_steps: int) -> None:
         self.rules, self.n_steps = rules, n_steps
-        self._parts: dict[int, _Part] = {}
+        self._parts: dict[int, SimpleNamespace] = {}
+        chosen = rules.sparsity and not rules.free
+        # Before these steps, users update their supports.
+        self._choices = {int(share * n_steps) for share in _CHOICES if chosen}
 
-    def parts(self, block) -> list[tuple[_Part, slice]]:
-        """Return the users of a block in parts, and the slice of each part."""
-        found = []
-        for place in _kernels.in_parts(block, self.rules.layout):
+    def parts(self, block) -> list[tuple[SimpleNamespace, slice]]:
+        """Return networks and Adams of users who train together, and their slices."""
+        found, rules = [], self.rules
+        for place in _kernels.in_parts(block, rules.layout):
             codes = block.users[place]
             key = int(codes[0])
             if key not in self._parts:
-                self._parts[key] = _Part(self.rules, len(codes))
+                users = rules.first_networks(len(codes))
+                adams = [rules.own_adam() for _ in range(2)]
+                self._parts[key] = SimpleNamespace(users=users, adams=adams)
             found.append((self._parts[key], place))
         return found
+
+    def _rows(self, block, place: slice) -> tuple:
+        return _kernels.rows_of(block, place, self.rules.model.fit_intercept)
 
     def steps(self, block, U: np.ndarray, position: int, n_steps: int):
         """Train the users of a block for `n_steps` steps after `position`.
@@ -152,46 +129,43 @@ class UserFits:
         n_parameters), and w, both before the last step, and counts of rows.
         """
         for part, place in self.parts(block):
-            rows, _ = _kernels.rows_of(block, place, self.rules.has_level)
+            rows, _ = self._rows(block, place)
             for number in range(position, position + n_steps):
                 given = self._step(part, rows, U, number)
             yield *given, rows.counts
 
-    def _step(self, part: _Part, rows, U, position: int):
+    def _step(self, part, rows, U, position: int):
         """Make one step of some users; return gradients and weights before it."""
         rules, users = self.rules, part.users
         whole = _kernels.whole_weights(U, users)
-        if rules.chooses(position, self.n_steps):
-            users = _kernels.chosen_support(
-                rules.layout, whole, users, rows, rules.sparsity, rules.ridge_sparse
-            )
-            part.adams[1] = new_adam(rules.learning_rate)  # places of b have changed
+        if position in self._choices:
+            how = rules.sparsity, rules.model.ridge_sparse
+            users = _kernels.chosen_support(rules.layout, whole, users, rows, *how)
+            part.adams[1] = rules.own_adam()  # places of b have changed
             whole = _kernels.whole_weights(U, users)
-        found = _kernels.user_gradients(rules.layout, whole, users.prompts, rows)
+        found, *rest = _kernels.user_gradients(rules.layout, whole, users.prompts, rows)
         rate = rate_of(position, self.n_steps)
-        part.users = self._moved(part, users, found, rows.counts, U, rate)
-        return found.whole, users.weights
+        part.users = self._moved(part, users, found, *rest, rows.counts, U, rate)
+        return found, users.weights
 
-    def _moved(self, part: _Part, users, found, counts, U, rate: float):
+    def _moved(self, part, users, found, of_prompts, counts, U, rate: float):
         """Return the users' parameters after a step of Adam."""
-        rules, shares = self.rules, 1.0 / counts[:, None]
-        rank = users.weights.shape[1]
+        rules, model, shares = self.rules, self.rules.model, 1.0 / counts[:, None]
+        penalty = model.ridge_shared * shares
         of_weights = np.zeros_like(users.weights)
-        if not rules.fixed:
-            penalty = rules.ridge_shared * shares
-            of_weights = _kernels.project_gradients(found.whole, U)
+        if model.shared_weights != "fixed":
+            of_weights = _kernels.project_gradients(found, U)
             of_weights += penalty * (users.weights - rules.prior)
-        of_prompts = found.prompts + rules.ridge_shared * shares * users.prompts
+        of_prompts = of_prompts + penalty * users.prompts
         step = part.adams[0].push(np.hstack([of_weights, of_prompts]), None)
-        each = np.arange(len(counts))[:, None]
         sparse = users.sparse
         if sparse.shape[1]:
-            of_sparse = found.whole[each, users.support]
-            of_sparse = of_sparse + rules.ridge_sparse * shares * sparse
+            of_sparse = np.take_along_axis(found, users.support, axis=1)
+            of_sparse = of_sparse + model.ridge_sparse * shares * sparse
             sparse = sparse + rate * part.adams[1].push(of_sparse, None)
         return users._replace(
-            weights=users.weights + rate * step[:, :rank],
-            prompts=users.prompts + rate * step[:, rank:],
+            weights=users.weights + rate * step[:, : rules.rank],
+            prompts=users.prompts + rate * step[:, rules.rank :],
             sparse=sparse,
         )
 
@@ -205,70 +179,38 @@ class UserFits:
                 codes = block.users[place]
                 for everybody, some in zip(users[:-1], own.users[:-1], strict=True):
                     everybody[codes, : some.shape[1]] = some
-                level = _kernels.rows_of(block, place, self.rules.has_level)[1]
-                users.levels[codes] = level
+                users.levels[codes] = self._rows(block, place)[1]
         return users
 
 
-def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> NetworkWeights:
+def train_users(rows, U: np.ndarray, rules: UserRules) -> NetworkWeights:
     """Train all users with fixed shared weights; return their parameters."""
-    fits = UserFits(rules, rules.n_own_steps)
+    n_steps = rules.model.n_own_steps
+    fits = UserFits(rules, n_steps)
 
     def part(block):
-        for _ in fits.steps(block, U, 0, rules.n_own_steps):
+        for _ in fits.steps(block, U, 0, n_steps):
             pass
 
-    rows.map(part, n_jobs)
+    rows.map(part, rules.model.n_jobs)
     return fits.collected(rows)
 
 
-class SharedWeights(NamedTuple):
-    """Shared weights U, (n_parameters, rank), and the network of unknown users.
-
-    Without privacy, `users` are the parameters of all users.
-    """
-
-    U: np.ndarray
-    weights: np.ndarray
-    prompt: np.ndarray
-    n_iter: int
-    users: NetworkWeights | None = None
-
-
-@dataclass(frozen=True)
 class GradientRounds(Statistic):
     """Rounds in which users train at U, and their clipped gradients by U are summed."""
 
-    rules: UserRules
-    n_rounds: int
-    n_local_steps: int
-    learning_rate: float
-    clip_norm: float
-    neighbors: Neighbors
-    n_jobs: int | None
+    def __init__(self, rules: UserRules) -> None:
+        self.rules, self.model = rules, rules.model
+        private, n_rounds = self.model._is_private(), self.model.n_rounds
+        self.n_rounds = _ROUNDS[private] if n_rounds == "auto" else int(n_rounds)
+        self.n_local_steps = _LOCAL_STEPS[private]
+        self.neighbors = Neighbors(self.model.neighbors)
+        # One release a round; none where nothing is shared.
+        n_rounds = self.n_rounds if rules.rank or not private else 0
+        self.names = tuple(f"gradients_{n}" for n in range(1, n_rounds + 1))
 
     def remarks(self) -> tuple[str, ...]:
         return (_BILLBOARD,)
-
-    def begin(self) -> tuple[UserFits, np.ndarray]:
-        """Return the networks of all users, and the first shared weights."""
-        fits = UserFits(self.rules, self.n_rounds * self.n_local_steps)
-        return fits, self.rules.first_U
-
-    def trained(self, fits: UserFits, block, U: np.ndarray, number: int):
-        """Train the users of a block in round `number`, counted from 0."""
-        n_steps = self.n_local_steps
-        return fits.steps(block, U, number * n_steps, n_steps)
-
-    def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
-        """Return shared weights after round `number`, counted from 0."""
-        return U + rate_of(number, self.n_rounds) * adam.push(gradient, None)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """One release a round; none where nothing is shared."""
-        n_rounds = self.n_rounds if self.rules.rank else 0
-        return tuple(f"gradients_{number}" for number in range(1, n_rounds + 1))
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the rounds, each a sum over users of one vector of norm at most 1."""
@@ -278,35 +220,47 @@ class GradientRounds(Statistic):
         each = mu / math.sqrt(len(names))
         return planned_sum(names[0], width, self.neighbors, each).repeated(names)
 
-    def run(self, release, rows, progress: Any) -> SharedWeights:
-        """Release all rounds, starting from public weights.
+    def run(self, release, rows, progress: Any) -> tuple:
+        """Train U in all rounds, starting from public weights.
 
         Users answer from their own rows and earlier releases alone. Nothing else
-        depends on more than one user, and the result consists of releases and public
-        numbers.
+        depends on more than one user. Returns U, the number of rounds, and what
+        :meth:`_beside` does; `progress` may stop an exact fit.
         """
-        (fits, U), adam = self.begin(), None
-        for number, name in enumerate(self.names):
-            total = self._released(release, name, rows, fits, U, number)
-            if adam is None:
-                std = release.plan[name].noise_std
-                adam = new_adam(self.learning_rate, "pp-debiased", std)
-            gradient = total.reshape(U.shape[::-1]).T
-            U = self.moved(U, adam, gradient, number)
-            progress.step(number + 1)
-        prompt = np.zeros(self.rules.prompt_size)
-        n_iter = max(len(self.names), 1)
-        return SharedWeights(U, self.rules.prior, prompt, n_iter)
+        fits = UserFits(self.rules, self.n_rounds * self.n_local_steps)
+        U, adam, number = self.rules.first_U, None, 0
+        for number, name in enumerate(self.names, 1):
+            gradient, how = self._gradient(release, name, rows, fits, U, number - 1)
+            adam = adam or new_adam(self.model.learning_rate, *how)
+            if self.rules.rank:
+                rate = rate_of(number - 1, self.n_rounds)
+                U = U + rate * adam.push(gradient, None)
+            if progress.step(number):
+                break
+        return U, max(number, 1), *self._beside(release, rows, fits, U)
 
-    def _released(self, release, name, rows, fits: UserFits, U, number: int):
+    def _trained(self, fits: UserFits, block, U: np.ndarray, number: int):
+        """Train the users of a block in round `number`, counted from 0."""
+        n_steps = self.n_local_steps
+        return fits.steps(block, U, number * n_steps, n_steps)
+
+    def _gradient(self, release, name, rows, fits: UserFits, U, number: int) -> tuple:
         """Release the sum of the users' clipped gradients, in units of the clip."""
 
         def contributions(block, rows):
-            for gradients, weights, _ in self.trained(fits, block, U, number):
-                outer = weights[:, :, None] * (gradients / self.clip_norm)[:, None]
+            for gradients, weights, _ in self._trained(fits, block, U, number):
+                scaled = gradients / float(self.model.clip_norm)
+                outer = weights[:, :, None] * scaled[:, None]
                 yield outer.reshape(len(outer), -1)
 
-        return released_sum(release, name, rows, contributions, self.n_jobs)
+        total = released_sum(release, name, rows, contributions, self.model.n_jobs)
+        gradient = total.reshape(U.shape[::-1]).T
+        return gradient, ("pp-debiased", release.plan[name].noise_std)
+
+    def _beside(self, release, rows, fits: UserFits, U) -> tuple:
+        """Return public w and own features of unknown users, and users' networks."""
+        prompt = np.zeros(self.model.prompt_size)
+        return self.rules.prior, prompt, None
 
 
 class ExactWeights(GradientRounds):
@@ -316,20 +270,20 @@ class ExactWeights(GradientRounds):
         shape = (self.rules.rank, self.rules.layout.n_parameters)
         return (Exact("components", shape),)
 
-    def run(self, release, rows, progress: Any) -> SharedWeights:
-        """Train U and all users, weighting rows equally, and release U.
+    def _gradient(self, release, name, rows, fits: UserFits, U, number: int) -> tuple:
+        """Return the mean gradient, in which rows count equally."""
 
-        `progress` may stop the training. Raises ValueError on overflow.
-        """
-        fits, U = self.begin()
-        adam = new_adam(self.learning_rate)
-        number = 0
-        for number in range(1, self.n_rounds + 1):
-            gradient = self._gradient(rows, fits, U, number - 1)
-            if self.rules.rank:
-                U = self.moved(U, adam, gradient, number - 1)
-            if progress.step(number):
-                break
+        def part(block):
+            total = np.zeros(U.shape)
+            for gradients, weights, counts in self._trained(fits, block, U, number):
+                total += gradients.T @ (counts[:, None] * weights)
+            return total
+
+        total = sum(rows.map(part, self.model.n_jobs))
+        return total / max(int(rows.counts.sum()), 1), ()
+
+    def _beside(self, release, rows, fits: UserFits, U) -> tuple:
+        """Release U; return means over users, and the networks of all users."""
         users = fits.collected(rows)
         squares = [np.vdot(block.y, block.y) for block in rows.blocks()]
         found = (U, *users, squares)
@@ -339,35 +293,18 @@ class ExactWeights(GradientRounds):
                 "float64: choose other units"
             )
         release("components", np.ascontiguousarray(U.T))
-        means = users.weights.mean(axis=0), users.prompts.mean(axis=0)
-        return SharedWeights(U, *means, number, users)
-
-    def _gradient(self, rows, fits: UserFits, U, number: int) -> np.ndarray:
-        def part(block):
-            total = np.zeros(U.shape)
-            for gradients, weights, counts in self.trained(fits, block, U, number):
-                total += gradients.T @ (counts[:, None] * weights)
-            return total
-
-        return sum(rows.map(part, self.n_jobs)) / max(int(rows.counts.sum()), 1)
+        return users.weights.mean(axis=0), users.prompts.mean(axis=0), users
 
 
 # -- users' models, and the estimator --------------------------------------------------
 
 
-def n_sparse(sparsity: Any, n_parameters: int) -> int:
+def n_sparse(sparsity: float | None, n_parameters: int) -> int:
     """Return how many weights are the user's own, by a number, a share or None."""
     if sparsity is None:
         return n_parameters
-    whole = isinstance(sparsity, Integral)
-    if whole and sparsity >= 0:
+    if isinstance(sparsity, Integral):
         return min(int(sparsity), n_parameters)
-    share = isinstance(sparsity, Real) and not whole
-    if not share or not 0.0 <= sparsity <= 1.0:
-        raise ValueError(
-            "sparsity must be a number of weights, a share in [0, 1], or None, got "
-            f"{sparsity!r}"
-        )
     # As it is written: a share of .07 in 100 weights is 7 of them.
     return math.ceil(Fraction(repr(float(sparsity))) * n_parameters)
 
@@ -390,11 +327,7 @@ class NetworkModels(UserModels):
         weights, prompts = np.empty((0, rank)), np.empty((0, prompt_size))
         return cls(None, weights, prompts, support, sparse, np.empty(0))
 
-    def whole_weights(self, code: int, U: np.ndarray) -> np.ndarray:
-        """U w + b of one user: (n_parameters,)."""
-        return _kernels.whole_weights(U, self._networks(slice(code, code + 1)))[0]
-
-    def _networks(self, chosen) -> NetworkWeights:
+    def networks(self, chosen) -> NetworkWeights:
         return NetworkWeights(**self.arrays()).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
@@ -411,7 +344,7 @@ class NetworkModels(UserModels):
         for block in rows.blocks():
             for place in _kernels.in_parts(block, layout):
                 users, counts = block.users[place], block.counts[place]
-                own = self._networks(present[users])
+                own = self.networks(present[users])
                 whole, X = _kernels.whole_weights(U, own), block.X[place]
                 found = _kernels.user_activations(layout, whole, own.prompts, X)[-1]
                 found = found[:, :, 0] + own.levels[:, None]
@@ -477,10 +410,8 @@ class LRSMLPRegressor(
         same weight.
     n_rounds : int or "auto", default="auto"
         Number of steps of the shared weights. With a budget, each step is a release.
-        "auto" uses 30 with a budget and 300 without.
-    n_local_steps : int or "auto", default="auto"
-        Number of steps of the users per round, at least 1. "auto": 5 with a budget, 1
-        without.
+        "auto" uses 30 with a budget and 300 without. In each round, users make 5 steps
+        with a budget, and 1 without.
     n_own_steps : int, default=100
         Number of steps that train a user's network from its start, with the final
         shared weights. They are made in fits with a budget and in ``personalize``.
@@ -588,7 +519,6 @@ class LRSMLPRegressor(
         "ridge_sparse": [Interval(Real, 0, 1e60, closed="both")],
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
         "n_rounds": [_COUNT, StrOptions({"auto"})],
-        "n_local_steps": [_COUNT, StrOptions({"auto"})],
         "n_own_steps": [_COUNT],
         "learning_rate": [Interval(Real, 0, 1e60, closed="neither")],
         "user_learning_rate": [Interval(Real, 0, 1e60, closed="neither")],
@@ -611,7 +541,6 @@ class LRSMLPRegressor(
     ridge_sparse: float = 1.0
     clip_norm: float = 1.0
     n_rounds: int | str = "auto"
-    n_local_steps: int | str = "auto"
     n_own_steps: int = 100
     learning_rate: float = 0.03
     user_learning_rate: float = 0.1
@@ -645,45 +574,13 @@ class LRSMLPRegressor(
             if wrong:
                 raise ValueError(why)
 
-    def _rules(self, layout: Layout, rank: int) -> UserRules:
-        """Return the public rules of users' training, for networks of a shape."""
-        prior = np.zeros(rank)
-        prior[:1] = 1.0  # all begin with the first network
-        start = public_start(0, (rank + 1, layout.n_parameters))
-        for column in start:
-            scale_first_weights(layout.layers(column))
-        return UserRules(
-            layout=layout,
-            start=np.ascontiguousarray(start.T),
-            prior=prior,
-            fixed=self.shared_weights == "fixed",
-            sparsity=n_sparse(self.sparsity, layout.n_parameters),
-            prompt_size=int(self.prompt_size),
-            ridge_shared=float(self.ridge_shared),
-            ridge_sparse=float(self.ridge_sparse),
-            has_level=bool(self.fit_intercept),
-            learning_rate=float(self.user_learning_rate),
-            n_own_steps=int(self.n_own_steps),
-        )
-
-    def _n_rounds(self, private: bool) -> int:
-        return _ROUNDS[private] if self.n_rounds == "auto" else int(self.n_rounds)
-
     def _statistic(self, n_features: int) -> GradientRounds:
         """Return the statistic of the shared weights, private or exact."""
         widths = hidden_widths(self.hidden_layer_sizes)
         layout = Layout((n_features + int(self.prompt_size), *widths, 1))
         rank = min(int(self.n_components), layout.n_parameters)
-        private, n_steps = self._is_private(), self.n_local_steps
-        return (GradientRounds if private else ExactWeights)(
-            self._rules(layout, rank),
-            self._n_rounds(private),
-            _LOCAL_STEPS[private] if n_steps == "auto" else int(n_steps),
-            float(self.learning_rate),
-            float(self.clip_norm),
-            Neighbors(self.neighbors),
-            self.n_jobs,
-        )
+        kind = GradientRounds if self._is_private() else ExactWeights
+        return kind(UserRules(self, layout, rank))
 
     def _n_beside(self) -> int:
         return self.user_feature is not None
@@ -703,30 +600,26 @@ class LRSMLPRegressor(
 
         {outcome_of_fit}
         """
-        self._check_parameters()
-        n_rounds = self._n_rounds(self._is_private())
-        with self._unchanged_on_error(), fit_progress(self, n_rounds) as progress:
+        with self._unchanged_on_error():
+            self._check_parameters()
             given = self._ids_of_fit(users), self.user_feature
             table = deferred_users(self, X, *given, reset=True)
             targets = deferred_targets(self, y, table.shape[0])
             statistic = self._statistic(table.shape[1])
             self._warn_of_one_user(table)
             plan = self._plan(statistic)
-            # It is charged here; values, ids among them, are read from here on.
-            release, read, targets = self._start_release(plan, table, targets)
-            index = self._index(read)
-            rows = rows_by_user(read, targets, index)
-            progress.begin(X, targets, plan)
-            found = statistic.run(release, rows, progress)
-            networks = found.users
-            if networks is None:  # each by their own rows and U
-                how = statistic.rules, self.n_jobs
-                networks = train_users(rows, found.U, *how)
-            self.components_ = np.ascontiguousarray(found.U.T)
-            self.weights_ = np.array(found.weights, dtype=np.float64)
-            self.prompt_ = np.array(found.prompt, dtype=np.float64)
+            with fit_progress(self, statistic.n_rounds) as progress:
+                # It is charged here; values, ids among them, are read from here on.
+                release, read, targets = self._start_release(plan, table, targets)
+                index = self._index(read)
+                rows = rows_by_user(read, targets, index)
+                progress.begin(X, targets, plan)
+                found = statistic.run(release, rows, progress)
+                U, self.n_iter_, self.weights_, self.prompt_, networks = found
+                if networks is None:  # each by their own rows and U
+                    networks = train_users(rows, U, statistic.rules)
+            self.components_ = np.ascontiguousarray(U.T)
             self.layer_sizes_ = np.array(statistic.rules.layout.sizes)
-            self.n_iter_ = found.n_iter
             self._personal = NetworkModels.cleaned(index, *networks)
             self._users_given = index is not None
             self.privacy_ = plan
@@ -784,36 +677,32 @@ class LRSMLPRegressor(
         -------
         coefs, intercepts : list of ndarray
             Parameters of each layer, of shapes (n_inputs, n_outputs) and (n_outputs,).
-            The user's trained features come after the features of rows. A prediction is
-            the output plus :meth:`get_intercept`. Unknown users get the layers of the
-            shared network.
+            The user's trained features are part of the first layer's intercepts, and
+            the user's own intercept of the last layer's. Unknown users get the shared
+            network.
 
         Raises
         ------
         ValueError
             If the id is missing or of another type.
         """
-        code, whole = self._code_of(user), self._shared_network()
+        code = self._code_of(user)
+        whole, prompt, level = self._shared_network(), self.prompt_, 0.0
         if code >= 0:
-            U = np.ascontiguousarray(self.components_.T)
-            whole = self._models().whole_weights(code, U)
+            own = self._models().networks([code])
+            (whole,) = _kernels.whole_weights(self.components_.T, own)
+            (prompt,), (level,) = own.prompts, own.levels
         layers = self._fitted_layout().layers(whole)
         coefs = [layer[:-1].copy() for layer in layers]
-        return coefs, [layer[-1].copy() for layer in layers]
-
-    def get_prompt(self, user=None):
-        """Return one user's trained features, for that user alone."""
-        code = self._code_of(user)
-        return (self.prompt_ if code < 0 else self._models().prompts[code]).copy()
-
-    def get_intercept(self, user=None):
-        """Return one user's intercept, for that user alone; 0 for unknown users."""
-        code = self._code_of(user)
-        return 0.0 if code < 0 else float(self._models().levels[code])
+        intercepts = [layer[-1].copy() for layer in layers]
+        coefs[0], own = np.split(coefs[0], [len(coefs[0]) - len(prompt)])
+        intercepts[0] += prompt @ own
+        intercepts[-1] += level
+        return coefs, intercepts
 
     def _fit_users(self, table: UserTable, y, index) -> NetworkModels:
         rows = rows_by_user(table, y, index)
-        rules = self._rules(self._fitted_layout(), len(self.components_))
+        rules = UserRules(self, self._fitted_layout(), len(self.components_))
         U = np.ascontiguousarray(self.components_.T)
-        networks = train_users(rows, U, rules, self.n_jobs)
+        networks = train_users(rows, U, rules)
         return NetworkModels.cleaned(index, *networks)

@@ -27,16 +27,9 @@ from .._base.sklearn_compat import (
 from .._base.strategies import check_arguments
 from .._statistics.user_sums import Billboard
 from .._tables.columns import IdIndex, column_names, id_array
+from . import _kernels
 from ._item_models import ClicksModel, FoundItems, RatingsModel
-from ._kernels import (
-    ItemModel,
-    UserRatings,
-    click_weights,
-    log_likings,
-    measured_columns,
-    public_columns,
-    user_weights,
-)
+from ._kernels import ItemModel, UserRatings
 from ._ratings import (
     CatalogEstimator,
     Ratings,
@@ -80,16 +73,6 @@ class RaterModels(UserModels):
 
     items: np.ndarray
 
-    @classmethod
-    def empty(cls, n_features: int) -> RaterModels:
-        return cls(None, np.zeros((0, n_features)), np.zeros(0, dtype=object))
-
-    @classmethod
-    def fitted(cls, index: IdIndex, weights, rows: UserRatings) -> RaterModels:
-        """Make models of users who were fitted to their ratings."""
-        items = _of_arrays(np.split(rows.items, rows.pointer[1:-1])[: rows.n_users])
-        return cls(index.without_codes(), weights, items)
-
     def find(self, users, name: str) -> np.ndarray:
         """Return codes of ids, -1 for unknown ones; errors name them."""
         ids = id_array(users, name)
@@ -97,7 +80,7 @@ class RaterModels(UserModels):
 
     def weights_or_prior(self) -> np.ndarray:
         """Weights, and a row of zeros behind them that code -1 stands for."""
-        return np.vstack([self.weights, np.zeros((1, self.weights.shape[1]))])
+        return np.pad(self.weights, ((0, 1), (0, 0)))
 
     def seen(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return pairs of a place in `codes` and an item that this user rated."""
@@ -154,9 +137,7 @@ class DPMatrixFactorization(
         This covers all releases of a fit together.
     {delta}
     {columns_of_ratings}
-    rating_range : tuple (low, high) or None, default=None
-        Public range of ratings, which :meth:`fit` requires unless `implicit` is True.
-        Ratings outside this range are clipped to it.
+    {rating_range}
     {accountant}
     {noise_seed}
     rating_feature : str, default="rating"
@@ -282,16 +263,18 @@ class DPMatrixFactorization(
         most = 2 if self.implicit else 3
         most -= self.n_components == 0
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
-            found = self._released_items(X, y, progress)
-            _, catalog, self.privacy_, items, rows, index = found
-            self._set_items(catalog, items)
-            # What belongs to users, apart from all public attributes.
-            self._personal = self._fitted_users(rows, index)
+            _, *found = self._released_items(X, y, progress)
+            self._keep(*found)
         return self
 
-    def _set_items(self, catalog: IdIndex, found: FoundItems) -> None:
-        super()._set_items(catalog, found)
+    def _keep(self, catalog, plan, found: FoundItems, rows=None, index=None) -> None:
+        """Set public attributes, and the models of users whose rows are at hand."""
+        self._set_items(catalog, found)
         self.item_factors_, self.ridge_ = found.model.features, found.model.ridge
+        if rows is not None:
+            # What belongs to users, apart from all public attributes.
+            self._personal = self._fitted_users(rows, index)
+        self.privacy_ = plan
 
     # -- several groups of users ------------------------------------------------------
 
@@ -309,10 +292,7 @@ class DPMatrixFactorization(
         return Billboard(self._statistic(len(catalog)), (), rows)
 
     def _unread_group(self, board: Billboard, names, X, y=None) -> Callable:
-        """Check the form of a group's ratings, and read no value; return what reads.
-
-        `names` is None. ``read()`` returns the users' ratings and their ids.
-        """
+        """Check the form of a group's ratings; return what reads them, and users."""
         unread = Ratings(self, X, y, reset=True)
         columns = (self.user_feature, self.item_feature)
         if hasattr(self, "feature_names_in_") and not all(
@@ -326,13 +306,9 @@ class DPMatrixFactorization(
 
     def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
         """Make public attributes of what was released, and models of users at hand."""
-        self._set_items(self._catalog(), found)
         if rows is None:
             self.n_features_in_ = 2
-        else:
-            # What belongs to users, apart from all public attributes.
-            self._personal = self._fitted_users(rows, index)
-        self.privacy_ = plan
+        self._keep(self._catalog(), plan, found, rows, index)
 
     def _of_clicks(self) -> bool:
         """Return whether the last fit was one of clicks without ratings."""
@@ -350,23 +326,22 @@ class DPMatrixFactorization(
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> RaterModels:
         """Fit every user beside the items' model, each from their rows alone."""
         model = self._item_model()
-        fit = click_weights if self._of_clicks() else user_weights
+        fit = _kernels.click_weights if self._of_clicks() else _kernels.user_weights
         weights = list(rows.map(lambda block: fit(block, model), self.n_jobs))
         weights = np.vstack([np.zeros((0, len(model.ridge))), *weights])
-        return RaterModels.fitted(index, weights, rows)
+        items = np.split(rows.items, rows.pointer[1:-1])[: rows.n_users]
+        return RaterModels(index.without_codes(), weights, _of_arrays(items))
 
     def _models(self) -> RaterModels:
-        empty = RaterModels.empty(len(self.ridge_))
-        return getattr(self, "_personal", empty)
+        none = np.zeros((0, len(self.ridge_))), np.zeros(0, dtype=object)
+        return getattr(self, "_personal", RaterModels(None, *none))
 
     def predict(self, X):
         """Predict ratings of users for items, using each user's own model.
 
         Parameters
         ----------
-        X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
-            Table with the same columns as in fit, or a sparse matrix of users x items,
-            which stands for the table of its stored entries in row order.
+        {ratings_like_fit}
 
         Returns
         -------
@@ -391,9 +366,8 @@ class DPMatrixFactorization(
         return self._predicted(own, ratings.items)
 
     def _shared_prediction(self) -> str:
-        if self._of_clicks():
-            return "item_popularity_, for the average user"
-        return "level_ and item_offsets_, for the average user"
+        known = "item_popularity_" if self._of_clicks() else "level_ and item_offsets_"
+        return f"{known}, for the average user"
 
     def _predicted(self, own: np.ndarray, items) -> np.ndarray:
         """Predict ratings of users by their codes; unknown items are average ones."""
@@ -408,7 +382,7 @@ class DPMatrixFactorization(
         model = replace(model, offsets=offsets * (not clicks), features=features)
         found = model.predict(items, own, weights)
         if clicks:
-            return offsets[items] + log_likings(found)
+            return offsets[items] + _kernels.log_likings(found)
         return np.clip(self._in_units(found), *self._limits())
 
     # Wrong values are spoken of by a check of parameters.
@@ -418,10 +392,8 @@ class DPMatrixFactorization(
 
         Parameters
         ----------
-        X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
-            As for :meth:`predict`.
-        y : array-like of shape (n_rows,) or None, default=None
-            Ratings, unless X contains them, as for :meth:`fit`.
+        {ratings_like_fit}
+        {ratings_beside}
         sample_weight : array-like of shape (n_rows,) or None, default=None
             Weights of the rows in the score.
 
@@ -518,7 +490,7 @@ class DPMatrixFactorization(
         for weight, feature in zip(weights.T, model.features.T, strict=True):
             np.multiply(weight[:, None], feature, out=term)
             out += term
-        out = log_likings(out) if clicks else self._in_units(out)
+        out = _kernels.log_likings(out) if clicks else self._in_units(out)
         return out + popularity * self.item_popularity_
 
     def personalize(self, X, y=None):
@@ -532,8 +504,7 @@ class DPMatrixFactorization(
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
             All ratings of one or more users, in the format and columns of :meth:`fit`.
-        y : array-like of shape (n_ratings,) or None, default=None
-            Ratings, unless X contains them, as for :meth:`fit`.
+        {ratings_beside}
 
         Returns
         -------
@@ -579,9 +550,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     {epsilon}
     {delta}
     {columns_of_ratings}
-    rating_range : tuple (low, high) or None, default=None
-        Public range of ratings, which :meth:`fit` requires. Ratings outside this range
-        are clipped to it.
+    {rating_range}
     {accountant}
     {noise_seed}
     method : {"offsets", "residuals"}, default="offsets"
@@ -664,8 +633,8 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
 
     def _statistic(self, n_items: int):
         features = public_features(self.item_features, n_items)
-        how = {"by_moment": self.method == "residuals", "has_users": False}
-        return RatingsModel(features, self.n_components, **how)
+        by_moment = self.method == "residuals"
+        return RatingsModel(features, self.n_components, None, by_moment, False)
 
     @unweighted
     def fit(self, X, y=None) -> Self:
@@ -689,13 +658,14 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             released = self._released_items(X, y)
             statistic, catalog, self.privacy_, found, *_ = released
             self._set_items(catalog, found)
-            model, public = found.model, public_columns(statistic.features)
+            model, public = found.model, _kernels.public_columns(statistic.features)
             last = model.features.shape[1] - statistic.n_factors
             self.components_ = model.features[:, last:].T.copy()
             # A weight costs as much as it does under its own penalty.
             scales = np.sqrt(PENALTY / model.ridge)
             scaled = model.features * scales
-            measured = measured_columns(public, found.counts) * scales[last - 1]
+            measured = _kernels.principal_columns(public, found.counts, turned=False)
+            measured *= scales[last - 1]
             means = self._in_units(model.level + model.offsets)
             self.item_embeddings_ = np.column_stack(
                 [means, scaled[:, [1, last - 1]], measured, scaled[:, last:]]
@@ -709,9 +679,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
 
         Parameters
         ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            Table with the same columns as in fit, or a sparse matrix of users x items,
-            which stands for the table of its stored entries in row order.
+        {ratings_like_fit}
 
         Returns
         -------
@@ -742,11 +710,10 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     def _names_out(self, user, item) -> list:
         total, n_embedded = self.item_embeddings_.shape[1], len(self.components_)
         n_public = total - n_embedded - len(MEASURES)
-        public = list(self.item_feature_names_)
-        public = public or [f"{item}_feature{j}" for j in range(n_public)]
         first = [f"{item}_{name}" for name in MEASURES]
+        public = [f"{item}_feature{j}" for j in range(n_public)]
         last = [f"{item}_embedding{j}" for j in range(n_embedded)]
-        return [user, *first, *public, *last]
+        return [user, *first, *(list(self.item_feature_names_) or public), *last]
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns of :meth:`transform`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import numpy as np
 from .. import sensitivity
 from .._linalg import eigen
 from .._statistics.statistic import Combination, Statistic
-from .._statistics.user_sums import Released
+from .._statistics.user_sums import MOST_EXACT_USERS, Released
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Mechanism, Neighbors, Remark
 from . import _kernels
@@ -44,13 +44,11 @@ class UserSum(Statistic):
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum, which a user moves by their vector."""
         neighbors = Neighbors.ADD_REMOVE_ONE
+        moved = sensitivity.sum_sensitivity(self.bound, neighbors)
+        more: dict[str, Any] = {"magnitude": MOST_EXACT_USERS, "lemma": self.lemma}
         if self.symmetric:
             moved = sensitivity.projector_sum_sensitivity(neighbors)
-            more: dict[str, Any] = {"symmetric": True, "lemma": "projector-sums"}
-        else:
-            moved = sensitivity.sum_sensitivity(self.bound, neighbors)
-            more = {"lemma": self.lemma}
-        more["magnitude"] = _kernels.MOST_RATERS
+            more |= {"symmetric": True, "lemma": "projector-sums"}
         return calibrate_alike([self.name], moved, mu, self.shape, **more)
 
     def run(
@@ -61,8 +59,8 @@ class UserSum(Statistic):
         for steps in rows.map(answer, self.n_jobs):
             total[: len(steps)] += steps
         total *= _kernels.STEP
-        noise_std = getattr(release.plan[self.name], "noise_std", 0.0)
-        return Released(release(self.name, total, overwrite=True), noise_std)
+        total = release(self.name, total, overwrite=True)
+        return Released(total, getattr(release.plan[self.name], "noise_std", 0.0))
 
 
 # Variance of offsets of items of equal popularity and features, in squares of a quarter
@@ -74,48 +72,59 @@ _LEAST_NOISE = 1e-9
 _LEAST_SHARE = 0.25
 
 
-@dataclass(frozen=True)
 class ItemOffsets:
     """What is known of the items so far; all of it made from releases.
 
-    `counts` (n_items,): positive sums of the weights of users who rated an item.
-    `logged`, `bounded` (n_items,): their logarithms, and those within the evidence.
-    `offsets`, `variance` (n_items,): posterior means and variances.
-    `weight`: typical weight of a user, by ratings.
-    `residual`: variance of ratings within users and items.
-    `design` (n_items, d): columns of the prior mean.
-    `growth`: how much more a user's residuals weigh in the second round.
+    `counts` are positive sums of the weights of users who rated an item, `logged` their
+    logarithms, and `bounded` those within the evidence. `offsets` and `variance` are
+    posterior, `residual` is the variance within users and items, and `weight` a user's
+    typical weight. `design` are columns of the prior mean, `growth` how much more
+    residuals weigh in the second round.
     """
 
-    counts: np.ndarray
-    logged: np.ndarray
-    offsets: np.ndarray
-    variance: np.ndarray
-    level: float
-    weight: float
-    residual: float
-    n_users: float
-    bounded: np.ndarray
-    design: np.ndarray
-    growth: float = 1.0
+    def __init__(self, first: Released, columns: np.ndarray) -> None:
+        total, noise_std = first
+        n_items, self.growth = len(columns), 1.0
+        released, sums = total[:n_items], total[n_items : 2 * n_items]
+        sides = total[2 * n_items :] / _kernels.SIDE
+        self.n_users = n_users = max(float(sides[0]), 1.0)
+        spread = float(np.clip(sides[1] / n_users, 0.05, 0.9))
+        self.level = float(np.clip(sides[2] / n_users, -1.0, 1.0))
+        self.counts = counts = np.maximum(released, _kernels.SMALLEST_COUNT)
+        self.logged = _kernels.log_counts(released, noise_std)
+        # Of a user with m ratings m s^2 is the share of the ones in the squared norm:
+        # the mean of s, weighted by ratings, is the quotient of the sums over users.
+        share = _kernels.SHARE_BESIDE_THREE**2 * (1.0 - spread)
+        self.weight = min(share * n_users / max(float(released.sum()), 1.0), 1.0)
+        within = spread / (1.0 - spread)
+        noise = noise_std**2 + within * self.weight * counts + _LEAST_NOISE
+        evidence = counts**2 / (counts**2 + noise / _TYPICAL_SPREAD)
+        self.bounded = _kernels.within_evidence(self.logged, evidence, 0.1)
+        popular = _kernels.standardized(self.bounded)
+        design = [np.ones(n_items), columns, popular, popular**2]
+        self.design = np.column_stack(design)
+        self.residual, between = within, 0.0
+        for _ in range(2):  # the second time with the variance between items known
+            noise = (1.0 + between) * noise_std**2
+            noise = noise + self.residual * self.weight * counts
+            noise += _LEAST_NOISE
+            found = _kernels.shrink(counts, sums, self.design, noise, _OFFSET_SPREADS)
+            between = _kernels.weighted_variance(found.values, counts)
+            self.residual = max(within - between, _LEAST_SHARE * within)
+        self.offsets, self.variance = found.values, found.variance
 
-    def with_residuals(self, second: Released) -> ItemOffsets:
+    def add_residuals(self, second: Released) -> None:
         """Add the sums of the second round."""
         total, noise_std = second
         most = _kernels.LARGEST_RATIO
         growth = most * total[-1] / _kernels.SIDE / self.n_users
-        growth = float(np.clip(growth, 0.5, most))
+        self.growth = growth = float(np.clip(growth, 0.5, most))
         counts = growth * self.counts
         noise = noise_std**2 + self.residual * growth * self.weight * counts
         noise += _LEAST_NOISE
         gain = self.variance * counts / (counts * counts * self.variance + noise)
-        rest = total[:-1]
-        return replace(
-            self,
-            offsets=self.offsets + gain * rest,
-            variance=self.variance * (1.0 - gain * counts),
-            growth=growth,
-        )
+        self.offsets = self.offsets + gain * total[:-1]
+        self.variance = self.variance * (1.0 - gain * counts)
 
     def factors(self, third: Released) -> np.ndarray:
         """Return what tastes add to items, of at most unit variance."""
@@ -124,38 +133,6 @@ class ItemOffsets:
         noise = (noise_std / self.growth) ** 2 + _LEAST_NOISE
         noise = noise + self.residual / k * self.weight * self.counts
         return _kernels.factors_of(self.counts, total / self.growth, self.design, noise)
-
-
-def first_offsets(first: Released, columns: np.ndarray) -> ItemOffsets:
-    """Estimate offsets from the first round."""
-    total, noise_std = first
-    n_items = len(columns)
-    released, sums = total[:n_items], total[n_items : 2 * n_items]
-    sides = total[2 * n_items :] / _kernels.SIDE
-    n_users = max(float(sides[0]), 1.0)
-    spread = float(np.clip(sides[1] / n_users, 0.05, 0.9))
-    level = float(np.clip(sides[2] / n_users, -1.0, 1.0))
-    counts = np.maximum(released, _kernels.SMALLEST_COUNT)
-    logged = _kernels.log_counts(released, noise_std)
-    # Of a user with m ratings m s^2 is the share of the ones in the squared norm: the
-    # mean of s, weighted by ratings, is the quotient of the sums over users.
-    share = _kernels.SHARE_BESIDE_THREE**2 * (1.0 - spread)
-    weight = min(share * n_users / max(float(released.sum()), 1.0), 1.0)
-    within = spread / (1.0 - spread)
-    noise = noise_std**2 + within * weight * counts + _LEAST_NOISE
-    evidence = counts**2 / (counts**2 + noise / _TYPICAL_SPREAD)
-    bounded = _kernels.within_evidence(logged, evidence, 0.1)
-    popular = _kernels.standardized(bounded)
-    design = np.column_stack([np.ones(n_items), columns, popular, popular**2])
-    residual, between = within, 0.0
-    for _ in range(2):  # the second time with the variance between items known
-        noise = (1.0 + between) * noise_std**2 + residual * weight * counts
-        noise += _LEAST_NOISE
-        found = _kernels.shrink(counts, sums, design, noise, _OFFSET_SPREADS)
-        between = _kernels.weighted_variance(found.values, counts)
-        residual = max(within - between, _LEAST_SHARE * within)
-    told = level, weight, residual, n_users, bounded, design
-    return ItemOffsets(counts, logged, found.values, found.variance, *told)
 
 
 REMARKS = (
@@ -189,9 +166,8 @@ class FoundItems(NamedTuple):
 class RatingsModel(Combination):
     """Offsets of items in two rounds, and factors of what is left of ratings.
 
-    `features` (n_items, d) are public. `by_moment`: whether factors are leading
-    components of the residuals' second moment, in place of products of residuals and
-    tastes. `has_users`: whether users' models follow.
+    `by_moment`: factors are leading components of the residuals' second moment, in
+    place of products of residuals and tastes. `has_users`: users' models follow.
     """
 
     features: np.ndarray
@@ -244,15 +220,19 @@ class RatingsModel(Combination):
         )
         first = parts["offsets"].run(release, rows, _kernels.centered_contributions)
         step(1)
-        found = first_offsets(first, columns)
-        tastes = _kernels.tastes(columns, found.counts, found.bounded)
+        found = ItemOffsets(first, columns)
+        # What tastes differ in: components of public columns, and popularity.
+        shares = found.counts / found.counts.sum()
+        popular = _kernels.standardized_by(found.bounded, shares)
+        tastes = _kernels.principal_columns(columns, found.counts)
+        tastes = np.column_stack([tastes, popular])
         model = _kernels.item_model(found.level, found.offsets, tastes)
 
         def ask(block: RatingsBlock) -> np.ndarray:
             residuals = residuals_of(block, model)[0]
             return _kernels.residual_contributions(block, residuals)
 
-        found = found.with_residuals(parts["residuals"].run(release, rows, ask))
+        found.add_residuals(parts["residuals"].run(release, rows, ask))
         step(2)
         model = model.with_offsets(found.offsets)
         if self._third:

@@ -8,7 +8,7 @@ whole numbers, which add up without rounding, in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,33 +23,23 @@ _BLOCK_RATINGS = 1 << 19
 _BLOCK_USERS = 1 << 13
 
 
-@dataclass(frozen=True)
 class RatingsBlock:
     """Some users, one after another, with the items that each of them rated.
 
-    `pointer` (n_users + 1,): where each user's ratings begin and end.
-    `items` (n_ratings,): codes of items, ascending for each user, none twice.
-    `counts` (n_users,): ratings of each user.
-    `of_user` (n_ratings,): place of each rating's user in the block.
+    A user's ratings begin and end at `pointer` (n_users + 1,). `items` are codes,
+    ascending for each user, none twice; `of_user` is the place of each rating's user in
+    the block.
     """
 
-    users: slice
-    pointer: np.ndarray
-    items: np.ndarray
-    values: np.ndarray
-    n_items: int
-    counts: np.ndarray = field(init=False)
-    of_user: np.ndarray = field(init=False)
+    def __init__(self, users: slice, pointer, items, values, n_items: int) -> None:
+        self.users, self.pointer, self.items = users, pointer, items
+        self.values, self.n_items = values, n_items
+        # Not when they are asked for first: that would take a lock, which a fork keeps.
+        self.counts = np.diff(pointer)
+        self.of_user = np.repeat(np.arange(len(self)), self.counts)
 
     def __len__(self) -> int:
         return len(self.pointer) - 1
-
-    def __post_init__(self) -> None:
-        # Not when they are asked for first: that would take a lock, which a fork keeps.
-        counts = np.diff(self.pointer)
-        of_user = np.repeat(np.arange(len(self)), counts)
-        object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "of_user", of_user)
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """Sum over each user's ratings, in order."""
@@ -60,10 +50,10 @@ class RatingsBlock:
         return np.bincount(self.items, values, self.n_items)
 
     def products(self, rows: np.ndarray, values: np.ndarray | None = None):
-        """Sum rows of items, (n_items, q), over each user's ratings, by `values`.
+        """Sum rows of items over each user's ratings, by `values`: (n_users, q).
 
-        Entry by entry, one rating after another: a user's sums, (n_users, q), have the
-        same bits alone and among others.
+        One rating after another: a user's sums have the same bits alone and among
+        others.
         """
         return self.clicks(values) @ rows
 
@@ -81,9 +71,9 @@ class RatingsBlock:
 class UserRatings:
     """The last rating of every user and item, by user and then by item.
 
-    Given are codes, in the order of a table, with -1 for items outside the catalog,
-    finite ratings, and numbers of users and items. Ratings lose `middle`, and are then
-    divided by `unit`.
+    Given are codes in the order of a table, -1 for items outside the catalog, finite
+    ratings, and numbers of users and items. Ratings lose `middle`, and are divided by
+    `unit`.
     """
 
     def __init__(self, users, items, values, shape, middle=0.0, unit=1.0):
@@ -132,9 +122,8 @@ class UserRatings:
         return map_in_threads(function, self.blocks(), n_jobs)
 
 
-# Users that sums are exact for, and items for which the norm bound of a contribution
-# holds: terms of a sum.
-MOST_RATERS, MOST_ITEMS = 2.0**31, 2**26 - 1
+# Items for which the norm bound of a contribution holds: terms of a sum.
+MOST_ITEMS = 2**26 - 1
 # Entries are held in steps of 2**-21, rounded towards zero: sums over at most 2**31
 # users, of entries of modulus at most 1, are exact in float64.
 STEP = 2.0**-21
@@ -183,8 +172,6 @@ def centered_contributions(block: RatingsBlock) -> np.ndarray:
     The vector of a user with weight s and residuals e is (s, s e) over the items that
     they rated, and 1, the mean square of the residuals over one plus itself, and the
     shrunk mean clipped to +-1, times ``SIDE``; zero for a user without ratings.
-
-    Returns (2 * n_items + 3,): whole numbers of steps.
     """
     means, centered = from_own_mean(block)
     weights = first_weights(block, centered)
@@ -206,9 +193,8 @@ def centered_contributions(block: RatingsBlock) -> np.ndarray:
 def click_contributions(block: RatingsBlock, scale: float = 1.0) -> np.ndarray:
     """Sum users' vectors of equal entries over their items, and a number of users.
 
-    The norm of a user's vector is at most `scale`. Returns (n_items + 1,): whole
-    numbers of steps. The last entry is the number of users with any item, times
-    ``SIDE`` and `scale`.
+    Norms are at most `scale`. Returns whole numbers of steps: the last of (n_items +
+    1,) is the number of users with any item, times ``SIDE`` and `scale`.
     """
     weights = scale * SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))
     n_users = np.count_nonzero(block.counts)
@@ -264,9 +250,9 @@ def pair_contributions(
 def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
     """Sum users' clipped residuals, scaled to a common norm, and what one weighs.
 
-    Returns (n_items + 1,): whole numbers of steps. The last entry is the sum of the
-    quotients of a user's weight here and in :func:`centered_contributions`, over
-    ``LARGEST_RATIO``, clipped to 1, times ``SIDE``.
+    The last of (n_items + 1,) whole numbers of steps is the sum of the quotients of a
+    user's weight here and in the first round, over ``LARGEST_RATIO``, clipped to 1,
+    times ``SIDE``.
     """
     weights = SHARE_BESIDE_ONE / block.lengths(residuals)
     before = first_weights(block, from_own_mean(block)[1])
@@ -279,10 +265,7 @@ def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.nda
 def taste_contributions(
     block: RatingsBlock, residuals, tastes: np.ndarray
 ) -> np.ndarray:
-    """Sum products of users' unit residuals and unit tastes, (n_items, k), in steps.
-
-    `residuals` are clipped, and `tastes`, (n_users, k), of modulus below 1e100.
-    """
+    """Sum products of users' unit residuals and unit tastes, (n_items, k), in steps."""
     square = np.zeros(len(block))
     for taste in tastes.T:
         square += taste * taste
@@ -335,8 +318,8 @@ def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
 def within_evidence(logged: np.ndarray, evidence, share: float) -> np.ndarray:
     """Raise log-popularity to where items have ratings: slopes are unknown below.
 
-    Below is a `share` of all evidence, or that of 5 items: of shares of each item's
-    value that its own ratings determine, positive.
+    Below is a `share` of all evidence, or that of 5 items: of the positive shares of
+    items' values that their own ratings determine.
     """
     order = np.argsort(logged, kind="stable")
     total = np.cumsum(evidence[order])
@@ -348,8 +331,8 @@ def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
     """Estimate values of items from noisy sums: empirical Bayes.
 
     The sum of an item with count N is N times its value plus `noise` of a known
-    variance. Values have a mean that is linear in the columns of `design`, (n_items,
-    d), and a variance by moments, within `spreads`.
+    variance. Values have a mean linear in `design` and a variance by moments, within
+    `spreads`.
     """
     spread = min(max(0.2, spreads[0]), spreads[1])
     for _ in range(_ROUNDS):
@@ -385,18 +368,21 @@ def leading_columns(columns: np.ndarray, most: int) -> np.ndarray:
     """Return leading principal components of public columns, unless there are few."""
     if columns.shape[1] <= most:
         return columns
-    return principal_columns(columns, np.ones(len(columns)), 0.0)[:, :most]
+    return principal_columns(columns, np.ones(len(columns)))[:, :most]
 
 
-def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
-    """Scores of items on principal components of columns, by the items' counts."""
+def principal_columns(columns, counts, least=0.0, *, turned=True) -> np.ndarray:
+    """Scores of items on principal components of columns, by the items' counts.
+
+    Columns that are not `turned` are measured alike, and stay themselves.
+    """
     shares = counts / counts.sum()
     centered = columns - shares @ columns
     values, vectors = np.linalg.eigh(centered.T @ (centered * shares[:, None]))
     largest = max(values[-1], least) if len(values) else 0.0
     if largest <= 0.0:
         return np.zeros_like(columns)
-    return centered @ vectors[:, ::-1] / np.sqrt(largest)
+    return (centered @ vectors[:, ::-1] if turned else centered) / np.sqrt(largest)
 
 
 # Variance of factors between items, in squares of a quarter of the range or of a unit
@@ -414,15 +400,6 @@ def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarra
     # Contributions by what is left of tastes: little, where noise has swallowed them.
     least = max(_LEAST_TASTE, *(column.spread for column in found))
     return principal_columns(own, counts, least)
-
-
-def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Measure columns as :func:`principal_columns` does, but do not turn them."""
-    shares = counts / counts.sum()
-    centered = columns - shares @ columns
-    values = np.linalg.eigvalsh(centered.T @ (centered * shares[:, None]))
-    largest = values[-1] if len(values) else 0.0
-    return centered / np.sqrt(largest) if largest > 0.0 else np.zeros_like(columns)
 
 
 # Rows of unit norm are held in steps of 2**-11: products of two are multiples of
@@ -477,12 +454,6 @@ def component_columns(values, components, noise: float, counts) -> np.ndarray:
     return columns / np.sqrt(largest) if largest > 0.0 else columns
 
 
-def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
-    """What tastes differ in: components of public columns, and popularity."""
-    popular = standardized_by(logged, counts / counts.sum())
-    return np.column_stack([principal_columns(columns, counts, 0.0), popular])
-
-
 def uncorrelated(columns: np.ndarray, shares, ridge) -> np.ndarray:
     """Turn columns such that they are uncorrelated over clicks, and of one penalty."""
     scaled = (columns - shares @ columns) / np.sqrt(ridge)
@@ -513,9 +484,9 @@ LEVEL_RIDGE, OFFSET_RIDGE, TASTE_RIDGE, FACTOR_RIDGE = 5.0, 3.0, 60.0, 30.0
 class ItemModel:
     """What is released or public of the items.
 
-    `offsets` (n_items,): what an item is rated above the level.
-    `features` (n_items, q): ones, the offsets, and what tastes differ in.
-    `ridge` (q,): penalties of a user's weights on the features.
+    `offsets` (n_items,) are above the level. `features` (n_items, q) are ones, the
+    offsets, and what tastes differ in; `ridge` (q,) are penalties of a user's weights
+    on them.
     """
 
     level: float
@@ -585,21 +556,23 @@ def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
         solved = right[part].T.copy()
         eliminate_upper(gram, solved)
         weights[part] = solved.T
-    return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
+    return _bounded(weights)
 
 
 def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """Fit each user of a block to what they clicked: tastes beside popularity.
 
-    A user clicks items with probabilities in proportion to their popularity, of which
-    offsets are the logarithms, times one plus features times weights. Features have
-    mean zero over clicks by popularity, and are uncorrelated: no system of equations is
-    solved. Weights, (n_users, q), have the same bits alone and among others.
+    A user clicks items in proportion to their popularity, of which offsets are the
+    logarithms, times one plus features times weights. Features have mean zero over
+    clicks by popularity and are uncorrelated: no system of equations is solved.
     """
     shares = click_shares(model.offsets)
     spreads = shares @ (model.features * model.features)
     sums = block.products(model.features)
-    weights = sums / (block.counts[:, None] * spreads + model.ridge)
+    return _bounded(sums / (block.counts[:, None] * spreads + model.ridge))
+
+
+def _bounded(weights: np.ndarray) -> np.ndarray:
     return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
 
 

@@ -19,20 +19,8 @@ from sklearn.utils.validation import validate_data
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed
 from .._base.sklearn_compat import Interval
-from .._tables.columns import (
-    TEXTS,
-    IdIndex,
-    as_numbers,
-    check_feature,
-    check_id_type,
-    id_array,
-    joined_ids,
-    kind_of,
-    position_of,
-    refuse_masked,
-    refuse_same_names,
-    select_columns,
-)
+from .._statistics.user_sums import MOST_EXACT_USERS
+from .._tables import columns
 from .._tables.files import opened
 from .._tables.table import (
     DeferredRead,
@@ -45,16 +33,16 @@ from ..accounting import PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from ._item_models import FoundItems
-from ._kernels import MOST_ITEMS, MOST_RATERS, UserRatings
+from ._kernels import MOST_ITEMS, UserRatings
 
 # -- what is public: catalogs, features, ranges ----------------------------------------
 
 
-def read_catalog(items) -> IdIndex:
+def read_catalog(items) -> columns.IdIndex:
     """Return an index of the items that are given."""
     if isinstance(items, (Set, Mapping)):
         raise TypeError("items must be ordered: pass a list, such as sorted(items)")
-    index = IdIndex(items, "items")
+    index = columns.IdIndex(items, "items")
     if not len(index):
         raise ValueError("items must contain at least one id")
     if len(index) != len(index.codes):
@@ -98,8 +86,8 @@ def public_features(item_features, n_items: int) -> np.ndarray:
     """Return public features of the items: (n_items, n_item_features)."""
     if item_features is None:
         return np.zeros((n_items, 0))
-    refuse_masked(item_features, "item_features")
-    features = as_numbers(item_features, "biufO")
+    columns.refuse_masked(item_features, "item_features")
+    features = columns.as_numbers(item_features, "biufO")
     if features is None or features.ndim != 2 or len(features) != n_items:
         raise ValueError(
             "item_features must contain numbers, of shape (n_items, n_item_features) "
@@ -142,7 +130,7 @@ def find_columns(estimator, names, n_columns: int) -> list[int]:
     found = []
     for place, (parameter, default) in enumerate(_DEFAULTS.items()):
         feature = getattr(estimator, parameter)
-        check_feature(feature, parameter)
+        columns.check_feature(feature, parameter)
         if feature == default and _by_place(names):
             feature = place
         if names is None and isinstance(feature, str):
@@ -151,7 +139,7 @@ def find_columns(estimator, names, n_columns: int) -> list[int]:
                 "position, or pass a dataframe"
             )
         labels = range(n_columns) if names is None else list(names)
-        found.append(position_of(feature, labels, parameter) % n_columns)
+        found.append(columns.position_of(feature, labels, parameter) % n_columns)
     if found[0] == found[1]:
         raise ValueError(
             "user_feature and item_feature name the same column; name two columns"
@@ -176,14 +164,16 @@ def _compared_columns(estimator, table, reset: bool) -> list[int]:
     if hasattr(estimator, "rating_feature") and not _by_place(names):
         # Other columns may come and go.
         _check_sizes(*shape)
-        like = select_columns(like, names, find_columns(estimator, names, len(names)))
+        like = columns.select_columns(
+            like, names, find_columns(estimator, names, len(names))
+        )
     elif reset:
         _refuse_wide(estimator, shape[1])
     validate_data(estimator, like, reset=reset, skip_check_array=True)
     _check_sizes(*shape)
     found = find_columns(estimator, names, shape[1])
     for place, name in zip(found, _DEFAULTS, strict=True):
-        check_id_type(table, place, name)
+        columns.check_id_type(table, place, name)
     if not reset:
         return found
     defaults = [p for p, name in _DEFAULTS.items() if getattr(estimator, p) == name]
@@ -195,7 +185,11 @@ def _compared_columns(estimator, table, reset: bool) -> list[int]:
             UserWarning,
         )
     dtype = table.dtypes[found[1] if len(table.dtypes) > 1 else 0]
-    if estimator.items is not None and dtype is not None and kind_of(dtype) in TEXTS:
+    if (
+        estimator.items is not None
+        and dtype is not None
+        and columns.kind_of(dtype) in columns.TEXTS
+    ):
         read_catalog(estimator.items).find(["0"], "item_feature")  # of the same kind
     return found
 
@@ -326,10 +320,10 @@ class Ratings:
         if self._beside is not None and not self._clicks:
             self._y = self._beside.read()
         users, items, *rated = zip(*self._table.blocks(self.places), strict=True)
-        users = [id_array(part, "user_feature") for part in users]
-        items = [id_array(part, "item_feature") for part in items]
-        self.users = joined_ids(users, "user_feature")
-        self.items = joined_ids(items, "item_feature")
+        users = [columns.id_array(part, "user_feature") for part in users]
+        items = [columns.id_array(part, "item_feature") for part in items]
+        self.users = columns.joined_ids(users, "user_feature")
+        self.items = columns.joined_ids(items, "item_feature")
         self.values = np.zeros(len(self.users)) if self._y is None else self._y
         if rated:
             numbers = [_numbers(part, self._name) for part in rated[0]]
@@ -339,7 +333,7 @@ class Ratings:
 
 def _numbers(column, name: str | None) -> np.ndarray:
     """Return ratings in a column of the table, or entries of a matrix."""
-    numbers = as_numbers(column, "biufO")
+    numbers = columns.as_numbers(column, "biufO")
     if numbers is not None and np.isfinite(numbers).all():
         return numbers
     said = f"rating_feature={name!r} must name a column of finite numbers"
@@ -357,16 +351,16 @@ def beside_users(users: np.ndarray, numbers, names: list, kind: str, index):
         whole = users.dtype != object and np.all(np.abs(users) <= _LARGEST)
         dtype = np.float64 if whole else object
         return np.column_stack([users.astype(dtype), numbers.astype(dtype)])
-    refuse_same_names(names, "transform")
+    columns.refuse_same_names(names, "transform")
     users = users.tolist() if users.dtype == object else users
-    columns = dict(zip(names, [users, *numbers.T], strict=True))
+    frame = dict(zip(names, [users, *numbers.T], strict=True))
     if kind == "polars":
         import polars
 
-        return polars.DataFrame(columns)
+        return polars.DataFrame(frame)
     import pandas
 
-    return pandas.DataFrame(columns, index=index)
+    return pandas.DataFrame(frame, index=index)
 
 
 # -- the base of estimators ------------------------------------------------------------
@@ -377,11 +371,7 @@ def beside_users(users: np.ndarray, numbers, names: list, kind: str, index):
 class CatalogEstimator(PrivateEstimator):
     """Base class of estimators with `items`, `item_features` and `rating_range`."""
 
-    _array_parameters: ClassVar[tuple[str, ...]] = (
-        "items",
-        "item_features",
-        "rating_range",
-    )
+    _array_parameters: ClassVar = ("items", "item_features", "rating_range")
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "n_components": [Interval(Integral, 0, None, closed="left")],
@@ -455,7 +445,7 @@ class CatalogEstimator(PrivateEstimator):
             "rating_range=(1, 5); it must not be taken from the ratings"
         )
 
-    def _catalog(self, X=None) -> IdIndex:
+    def _catalog(self, X=None) -> columns.IdIndex:
         """Return an index of the items; of a matrix, its columns by default."""
         if self.items is not None:
             refuse_another_order(self.item_features, self.items)
@@ -472,8 +462,8 @@ class CatalogEstimator(PrivateEstimator):
     def _released_items(self, X, y=None, progress=None):
         """Charge a fit, and release what its statistic tells of the items.
 
-        Returns the statistic, the catalog, the plan, the released items, and the users'
-        ratings and ids.
+        Returns the statistic, catalog, plan, released items, and the users' ratings and
+        ids.
         """
         unread = Ratings(self, X, y, reset=True)
         unread.warn_of_others()
@@ -488,10 +478,10 @@ class CatalogEstimator(PrivateEstimator):
         found = statistic.run(release, rows, progress)
         return statistic, catalog, plan, found, rows, index
 
-    def _grouped(self, ratings: Ratings, catalog: IdIndex):
+    def _grouped(self, ratings: Ratings, catalog: columns.IdIndex):
         """Return the last ratings of items of the catalog by user, and users' ids."""
-        index = IdIndex(ratings.users, "user_feature")
-        if len(index) > MOST_RATERS:
+        index = columns.IdIndex(ratings.users, "user_feature")
+        if len(index) > MOST_EXACT_USERS:
             raise ValueError("user_feature must contain at most 2**31 users")
         items, limits = catalog.find(ratings.items, "item_feature"), self._limits()
         how = (len(index), len(catalog)), *units(limits)
@@ -502,7 +492,7 @@ class CatalogEstimator(PrivateEstimator):
         middle, quarter = units(self._limits())
         return middle + quarter * values
 
-    def _set_items(self, catalog: IdIndex, found: FoundItems) -> None:
+    def _set_items(self, catalog: columns.IdIndex, found: FoundItems) -> None:
         """Set what was released of the items, in units of ratings, and the catalog."""
         for name in ("level_", "item_offsets_"):  # of an earlier fit of ratings
             vars(self).pop(name, None)

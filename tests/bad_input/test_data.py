@@ -204,7 +204,7 @@ OF_NOTHING = (
     "get_intercept",
     "conf_int",
 )
-OF_NOTHING += ("get_network", "get_prompt", "get_covariance", "get_precision")
+OF_NOTHING += ("get_network", "get_covariance", "get_precision")
 
 
 @pytest.mark.parametrize("name", ENTRIES)

@@ -16,8 +16,7 @@ pytestmark = [
 ]
 ROWS = np.random.default_rng(0).normal(size=(2000, 4))
 OF_USERS = np.column_stack([np.arange(2000) % 30, ROWS])
-NETWORKS = {"hidden_layer_sizes": 2, "n_rounds": 4}
-NETWORKS |= {"n_local_steps": 1, "n_own_steps": 1}
+NETWORKS = {"hidden_layer_sizes": 2, "n_rounds": 4, "n_own_steps": 1}
 
 
 class Spy:

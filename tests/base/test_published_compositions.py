@@ -32,7 +32,7 @@ USERS = np.repeat(FIRST_ID + np.arange(N_USERS), N_ROWS).astype(float)
 FEATURES = rng.uniform(-1.0, 1.0, (len(USERS), 2))
 ITEMS = np.tile(np.arange(float(N_ROWS)), N_USERS)
 RATINGS = rng.uniform(1.0, 5.0, len(USERS))
-FEW_STEPS = {"n_rounds": 2, "n_local_steps": 2, "n_own_steps": 5}
+FEW_STEPS = {"n_rounds": 2, "n_own_steps": 5}
 CATALOG = np.arange(float(N_ROWS))
 
 ESTIMATORS = {

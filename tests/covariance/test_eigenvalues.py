@@ -76,8 +76,8 @@ def test_spread_is_that_of_the_noise(parameters):
     found, spreads = [], []
     for seed in range(40):
         model = Recorded(epsilon=2.0, noise_seed=seed, **parameters).fit(X)
-        found.append(model.moments.at([-1])[3][0])
-        spreads.append(float(model.moments.spread([-1])[0]))
+        found.append(model.moments.at([-1]).covariance[0])
+        spreads.append(float(model.moments.at([-1]).spread[0]))
     lower = np.tril_indices(8, -1)
     off = np.array(found)[:, lower[0], lower[1]]
     deviation = np.sqrt(np.mean(off.var(axis=0, ddof=1)))

@@ -172,6 +172,12 @@ def test_a_stream_is_charged_once_and_before_it_reads(monkeypatch):
     with pytest.raises(PrivacyBudgetError):
         JMECovariance(horizon=100, accountant=accountant).partial_fit(X)
     assert read == [1, 1]
+    broken = JMECovariance(horizon=100, accountant=PrivacyAccountant())
+    with pytest.raises(
+        ValueError, match=r"NaN[\s\S]*; this fit stays charged: epsilon=1"
+    ):
+        broken.partial_fit(X * np.nan)
+    assert broken.partial_fit(X).accountant.spent().epsilon == pytest.approx(1.0)
     list_of = JMECovariance(horizon=100, accountant=PrivacyAccountant(0.5))
     with pytest.raises(PrivacyBudgetError):
         list_of.release_path(X)

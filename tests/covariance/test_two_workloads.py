@@ -125,7 +125,7 @@ def test_the_noise_of_covariances_is_known(parameters):
         for C in matrices_in_use(stream)
     )
     expected = np.sqrt(0.5 * second / stream.rows.weight**2 + first**2)
-    np.testing.assert_allclose(moments.spread(np.arange(N)), expected, rtol=1e-6)
+    np.testing.assert_allclose(moments.at(np.arange(N)).spread, expected, rtol=1e-6)
 
 
 def test_a_pair_of_the_same_is_that(X):

@@ -47,7 +47,7 @@ CASES = [((3, 1), 0), ((4, 5, 1), 0), ((6, 5, 1), 2), ((5, 4, 3, 1), 1)]
 @pytest.mark.parametrize(("sizes", "q"), CASES)
 def test_gradients_are_those_of_the_loss(sizes, q):
     layout, users, rows, whole = problem(0, [10, 9, 10], sizes, q)
-    found = networks.user_gradients(layout, whole, users.prompts, rows)
+    found, of_prompts = networks.user_gradients(layout, whole, users.prompts, rows)
     step = 1e-6
     for j in range(layout.n_parameters):
         moved = [whole.copy() for _ in range(2)]
@@ -55,7 +55,7 @@ def test_gradients_are_those_of_the_loss(sizes, q):
         moved[1][:, j] -= step
         up, down = (loss(layout, m, users.prompts, rows) for m in moved)
         np.testing.assert_allclose(
-            found.whole[:, j], (up - down) / (2 * step), rtol=1e-6, atol=1e-8
+            found[:, j], (up - down) / (2 * step), rtol=1e-6, atol=1e-8
         )
     for j in range(q):
         moved = [users.prompts.copy() for _ in range(2)]
@@ -63,7 +63,7 @@ def test_gradients_are_those_of_the_loss(sizes, q):
         moved[1][:, j] -= step
         up, down = (loss(layout, whole, m, rows) for m in moved)
         np.testing.assert_allclose(
-            found.prompts[:, j], (up - down) / (2 * step), rtol=1e-6, atol=1e-8
+            of_prompts[:, j], (up - down) / (2 * step), rtol=1e-6, atol=1e-8
         )
 
 
@@ -117,15 +117,15 @@ def numbers_of(rows, code, U, users, layout):
     some, levels = networks.rows_of(block, part, True)
     own = users.take(block.users[part])
     whole = networks.whole_weights(U, own)
-    gradients = networks.user_gradients(layout, whole, own.prompts, some)
+    gradients, of_prompts = networks.user_gradients(layout, whole, own.prompts, some)
     moved = networks.chosen_support(layout, whole, own, some, 5, 2.0)
     found = {
         "levels": levels,
         "weights": whole,
         "outputs": networks.user_activations(layout, whole, own.prompts, some.X)[-1],
-        "gradients": gradients.whole,
-        "of prompts": gradients.prompts,
-        "along U": networks.project_gradients(gradients.whole, U),
+        "gradients": gradients,
+        "of prompts": of_prompts,
+        "along U": networks.project_gradients(gradients, U),
         "curvatures": networks.curvatures(layout, whole, own.prompts, some),
         "support": moved.support,
         "sparse": moved.sparse,
@@ -176,10 +176,8 @@ def test_the_support_is_by_the_own_number_of_rows():
     own = np.zeros_like(whole)
     np.put_along_axis(own, users.support, users.sparse, axis=1)
     penalty = 40.0 / np.array(counts)[:, None]
-    slope = (
-        networks.user_gradients(layout, whole, users.prompts, rows).whole
-        + penalty * own
-    )
+    slope = networks.user_gradients(layout, whole, users.prompts, rows)[0]
+    slope = slope + penalty * own
     curve = networks.curvatures(layout, whole, users.prompts, rows) + penalty
     gains = np.sqrt(curve) * np.abs(own - slope / curve)
     largest = np.sort(np.argsort(-gains, axis=1)[:, :6], axis=1)

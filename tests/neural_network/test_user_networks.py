@@ -15,7 +15,7 @@ from skdpspectral import LRSMLPRegressor, PrivacyAccountant, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:epsilon=None")
 T, M, D, WIDTH = 200, 12, 3, 5
-FEW = {"n_rounds": 2, "n_local_steps": 1, "n_own_steps": 2}
+FEW = {"n_rounds": 2, "n_own_steps": 2}
 
 
 def teachers(rank=2, k=2, seed=0):
@@ -77,6 +77,7 @@ def test_networks_are_low_rank_and_sparse():
     model = fitted(epsilon=None, n_components=2, sparsity=4)
     for user in (0, 5):
         coefs, intercepts = model.get_network(user)
+        intercepts[1] = intercepts[1] - model._personal.levels[user]
         whole = np.concatenate(
             [
                 part.ravel()
@@ -87,12 +88,14 @@ def test_networks_are_low_rank_and_sparse():
         code = model._personal.codes([user], 1, "user")[0]
         rest = whole - model._personal.weights[code] @ model.components_
         assert np.count_nonzero(np.abs(rest) > 1e-12) <= 4
-        # The network and its level make the predictions.
-        hidden = np.tanh(X[:5] @ coefs[0] + intercepts[0])
-        outputs = (hidden @ coefs[1] + intercepts[1])[:, 0]
-        expected = model.get_intercept(user) + outputs
-        found = model.predict(X[:5], users=[user] * 5)
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        check_that_layers_predict(model, user)
+
+
+def check_that_layers_predict(model, user):
+    coefs, intercepts = model.get_network(user)
+    outputs = np.tanh(X[:5] @ coefs[0] + intercepts[0]) @ coefs[1] + intercepts[1]
+    found = model.predict(X[:5], users=[user] * 5)
+    np.testing.assert_allclose(found, outputs[:, 0], rtol=1e-9)
 
 
 def test_full_networks_are_each_user_s_own():
@@ -112,13 +115,9 @@ def test_full_networks_are_each_user_s_own():
 def test_prompts_are_features_of_a_user():
     given = {"shared_weights": "fixed", "sparsity": 0, "prompt_size": 2}
     model = fitted(epsilon=None, fit_intercept=False, **given)
-    (coefs, intercepts), prompt = model.get_network(4), model.get_prompt(4)
-    assert coefs[0].shape == (D + 2, 3)
-    assert np.any(prompt != model.get_prompt(5))
-    rows = np.hstack([X[:5], np.tile(prompt, (5, 1))])
-    outputs = np.tanh(rows @ coefs[0] + intercepts[0]) @ coefs[1] + intercepts[1]
-    found = model.predict(X[:5], users=[4] * 5)
-    np.testing.assert_allclose(found, outputs[:, 0], rtol=1e-9)
+    assert model.get_network(4)[0][0].shape == (D, 3)
+    assert np.any(model.get_network(4)[1][0] != model.get_network(5)[1][0])
+    check_that_layers_predict(model, 4)
 
 
 def test_new_users_train_beside_a_published_model(tmp_path):

@@ -8,6 +8,7 @@ from user_privacy import USERS, D, Fits, data
 
 from skdpspectral import LRSMLPRegressor
 from skdpspectral.neural_network import _kernels as networks
+from skdpspectral.neural_network import _personal_networks
 
 SETTINGS = {
     "usual": {},
@@ -22,7 +23,7 @@ SETTINGS = {
 
 def regressor(name, **parameters):
     given = {"sparsity": 2, "hidden_layer_sizes": 3, "user_feature": 0, "verbose": 1}
-    given |= {"n_rounds": 2, "n_local_steps": 2, "n_own_steps": 3, "learning_rate": 0.1}
+    given |= {"n_rounds": 2, "n_own_steps": 3, "learning_rate": 0.1}
     return LRSMLPRegressor(**given | SETTINGS[name] | parameters)
 
 
@@ -68,11 +69,11 @@ def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
         assert 0.99 < moves[mechanism.name] <= one_user <= 1.01
 
 
-def test_the_first_sum_is_of_gradients_of_mean_losses():
+def test_the_first_sum_is_of_gradients_of_mean_losses(monkeypatch):
     """Of linear models that begin alike, by hand, far below the norm of clipping."""
     X, y = table(USERS)
-    steps = {"n_rounds": 1, "n_local_steps": 1}
-    model = regressor("usual", hidden_layer_sizes=[], **steps, clip_norm=1e3)
+    monkeypatch.setattr(_personal_networks, "_LOCAL_STEPS", {True: 1})
+    model = regressor("usual", hidden_layer_sizes=[], n_rounds=1, clip_norm=1e3)
     U = model._statistic(D).rules.first_U[:, 0]
     expected = np.zeros(D + 1)
     for user in USERS:

@@ -245,7 +245,7 @@ def embedding(user, item):
 def samples_of_users():
     from skdpspectral import LRSMLPRegressor
 
-    steps = {"n_rounds": 3, "n_local_steps": 2, "n_own_steps": 5}
+    steps = {"n_rounds": 3, "n_own_steps": 5}
     return LRSMLPRegressor(**steps, noise_seed=0, user_feature=0)
 
 

@@ -9,9 +9,10 @@ import pytest
 from ledger_tools import refused
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
+from skdpspectral._statistics.user_sums import MOST_EXACT_USERS
 from skdpspectral.recommendation import _kernels as user_item
 from skdpspectral.recommendation import _ratings
-from skdpspectral.recommendation._kernels import MOST_RATERS, STEP, RatingsBlock
+from skdpspectral.recommendation._kernels import STEP, RatingsBlock
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 WHOLE = 2**11  # steps of a unit vector
@@ -118,11 +119,11 @@ def test_the_second_moment_is_a_sum_of_whole_numbers():
 
 
 def test_as_many_users_as_sums_are_exact_for(monkeypatch):
-    assert MOST_RATERS / user_item._ROW_STEP**2 <= 2.0**53
+    assert MOST_EXACT_USERS / user_item._ROW_STEP**2 <= 2.0**53
     model = DPItemEmbedding(method="residuals", epsilon=1e3, rating_range=(1, 5))
     mechanism = model.privacy_plan(2)["second_moment"]
-    assert MOST_RATERS / mechanism.grid <= 2.0**51  # nothing is clamped
-    monkeypatch.setattr(_ratings, "MOST_RATERS", 2)
+    assert MOST_EXACT_USERS / mechanism.grid <= 2.0**51  # nothing is clamped
+    monkeypatch.setattr(_ratings, "MOST_EXACT_USERS", 2)
     accountant = PrivacyAccountant()
     model = DPItemEmbedding(items=[1], accountant=accountant, rating_range=(1, 5))
     model.fit([[0, 1], [1, 1]], [1, 2])

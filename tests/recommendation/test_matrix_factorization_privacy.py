@@ -330,9 +330,9 @@ MUTANTS = {
         check_features,
         MODEL,
         (
-            "tastes = _kernels.tastes(columns, found.counts, found.bounded)",
+            "tastes = _kernels.principal_columns(columns, found.counts)",
             "rated = np.bincount(rows.items, minlength=len(columns)) + 1.0\n"
-            "        tastes = _kernels.tastes(columns, rated, found.bounded)",
+            "        tastes = _kernels.principal_columns(columns, rated)",
         ),
     ),
     "residuals of the second round from others' ratings": (
@@ -369,9 +369,9 @@ MUTANTS = {
         check_public,
         MODEL,
         (
-            "        step(1)\n        found = first_offsets(first, columns)",
+            "        step(1)\n        found = ItemOffsets(first, columns)",
             "        step(1)\n        first.total[-3] = rows.n_users / 8\n"
-            "        found = first_offsets(first, columns)",
+            "        found = ItemOffsets(first, columns)",
         ),
     ),
     "products over all users": (

@@ -12,8 +12,8 @@ from scipy import sparse
 from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
-    DPAdamRegressor,
     DPMatrixFactorization,
+    DPRidge,
     DPRidgeClassifier,
     DPStandardScaler,
     JMECovariance,
@@ -138,10 +138,7 @@ FITS |= {
     "linear labels": (LABELS, lambda t, a: DPRidgeClassifier(accountant=a).fit(X, t)),
     "path": (X, lambda t, a: JMECovariance(accountant=a).release_path(t)),
     "batch": (X, lambda t, a: JMECovariance(horizon=99, accountant=a).partial_fit(t)),
-    "two targets": (
-        X[:, :2],
-        lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(X, t),
-    ),
+    "two targets": (X[:, :2], lambda t, a: DPRidge(accountant=a).fit(X, t)),
     "labels": (LABELS, lambda t, a: DPAdamClassifier(accountant=a).fit(X, t)),
     "column of labels": (
         LABELS[:, None],

@@ -5,13 +5,14 @@ import pytest
 from lrs_tools import alike, scripted, table
 
 from skdpspectral import LRSMLPRegressor
+from skdpspectral.neural_network import _personal_networks
 from skdpspectral.sensitivity import sum_sensitivity
 
 D = 3
 
 
 def regressor(**parameters):
-    given = {"n_rounds": 3, "n_local_steps": 2, "n_own_steps": 1}
+    given = {"n_rounds": 3, "n_own_steps": 1}
     given |= {"hidden_layer_sizes": 4, "sparsity": 2, "user_feature": 0}
     return LRSMLPRegressor(**given | parameters)
 
@@ -76,8 +77,9 @@ def test_clips_below_all_norms_are_of_no_consequence():
     assert max(np.linalg.norm(total) for total in long.values()) < 0.1
 
 
-def test_contributions_are_gradients_by_the_shared_weights_before_the_last_step():
+def test_contributions_are_gradients_before_the_last_step(monkeypatch):
     """By differences, of networks written down once more; the first step is of Adam."""
+    monkeypatch.setattr(_personal_networks, "_LOCAL_STEPS", {True: 2})
     given = {"n_components": 2, "sparsity": 0, "fit_intercept": False, "n_rounds": 1}
     given |= {"hidden_layer_sizes": 2, "clip_norm": 10.0}
     model, users = regressor(**given), alike(3, 5, D)

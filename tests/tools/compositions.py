@@ -59,7 +59,7 @@ RECOMMENDER = sk.DPMatrixFactorization(
     1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
 )
 CLICKS = clone(RECOMMENDER).set_params(implicit=True)
-FEW_STEPS = {"n_rounds": 2, "n_local_steps": 1, "n_own_steps": 2}
+FEW_STEPS = {"n_rounds": 2, "n_own_steps": 2}
 NETWORKS = [
     sk.DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2),
     # Of so few rows it releases a constant.

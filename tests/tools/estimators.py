@@ -17,7 +17,7 @@ RATINGS = np.column_stack([IDS, np.arange(60) % 5])
 STARS = 1.0 + np.arange(60) % 5
 TARGETS = ROWS[:, 1].copy()
 LABELS = np.arange(60) % 2
-OWN = {"n_rounds": 1, "n_local_steps": 1, "n_own_steps": 1}
+OWN = {"n_rounds": 1, "n_own_steps": 1}
 
 
 class Entry(NamedTuple):

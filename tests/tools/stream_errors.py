@@ -51,8 +51,8 @@ def paths(model, X):
     stream = model._moment_stream(*X.shape)
     (run,) = model._begin(stream)
     (moments,) = list(run.path(X))
-    first, second, _, covariance = moments.at(np.arange(len(X)))
-    return first, second, covariance
+    found = moments.at(np.arange(len(X)))
+    return found.first, found.second, found.covariance
 
 
 def weight_of(parameters):

@@ -241,7 +241,7 @@ def _targets(model, value, first, second, least=0.9999):
     return Worst(model, *sides, "", least)
 
 
-_FEW_STEPS = {"n_rounds": 2, "n_local_steps": 1, "n_own_steps": 1}
+_FEW_STEPS = {"n_rounds": 2, "n_own_steps": 1}
 # Two other users have no features, and the targets that they are predicted.
 _LOUD_USER = np.array([[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]), np.array([0.0, 0.0, 1e9])
 CASES |= {
