@@ -13,13 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
-from .._statistics.feature_scales import FARTHEST, FeatureStatistic, refuse_too_few
-from .._statistics.windows import scales_of_features
+from .._statistics.feature_scales import (
+    FARTHEST,
+    FeatureStatistic,
+    refuse_too_few,
+    scales_of_features,
+)
 from .._tables.clipping import make_box
 from .._tables.columns import is_sparse
 from .._tables.table import check_rows, deferred_rows, map_rows, saturated
 from ..accounting import PrivacyAccountant, gaussian_mu
-from ..mechanisms import PrivacyPlan
 from ..mechanisms._plan import has_budget
 
 
@@ -174,10 +177,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             box = make_box(self.bounds, n_features, per_feature=True)
         given = gaussian_mu(*self._budget_of_fit()), box, self._allows_nan()
         return scales_of_features(n_samples, n_features, *given, self.with_mean)
-
-    def _caveats(self, scales, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say, from public numbers, if rows are too few."""
-        return scales.unseen_features(plan)
 
     def _takes_sparse_rows(self) -> bool:
         """Return whether zeros stay zeros."""

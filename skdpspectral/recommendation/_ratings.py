@@ -33,11 +33,11 @@ from .._tables.columns import (
     refuse_same_names,
     select_columns,
 )
-from .._tables.files import opened
 from .._tables.table import (
     DeferredRead,
     Table,
     deferred_targets,
+    opened,
     refuse_malformed,
     table_shape,
 )

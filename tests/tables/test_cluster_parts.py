@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import skdpspectral as sk
 from skdpspectral._tables.columns import joined_ids
-from skdpspectral._tables.files import Sent, _applied, _sums_of_pool
+from skdpspectral._tables.table import _applied, _sums_of_pool
 from skdpspectral.pipeline import make_private_pipeline
 
 dask = pytest.importorskip("dask")
@@ -249,7 +249,7 @@ def test_maps_of_pools_are_quiet():
     """A warning of a worker would tell of somebody's values."""
     summed = partial(_sums_of_pool, _Blocks(), _sum, _overflow)
     with np.errstate(all="raise"):
-        found = _applied(Sent(summed), np.ones((3, 2)))
+        found = _applied(summed, np.ones((3, 2)))
     assert np.isinf(found).all()
 
 
