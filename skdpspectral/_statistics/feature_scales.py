@@ -27,7 +27,7 @@ from .._linalg.walks import PairOrder, PairWalk, PoolWalk, RowWalk, Writing
 from .._tables.clipping import Box
 from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Exact, Gaussian, PrivacyPlan
+from ..mechanisms import Exact, PrivacyPlan
 from .statistic import Combination, Statistic, mean_summation_error
 
 # All normal numbers of float64, two nodes an octave, where memory allows it.
@@ -45,33 +45,27 @@ _TAIL_NODES = 8
 _COUNTED_NODES = 16
 # Features that are looked at together.
 _PANEL = 256
-# Rows that pairs can be made of.
-_FEWEST_ROWS = 2
 
 
 def refuse_too_few(n_samples: int) -> None:
     """Refuse tables of which no two rows can be compared."""
-    if n_samples < _FEWEST_ROWS:
-        raise ValueError(
-            f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
-            "computed from differences of rows"
-        )
+    if n_samples < 2:
+        said = "must be at least 2: scales are computed from differences of rows"
+        raise ValueError(f"n_samples={n_samples} {said}")
 
 
 _SMALLEST_SCALE = float(np.finfo(float).tiny)
 
 
 class FeatureLaw(NamedTuple):
-    """Public values of each feature in units of the data; `center` is the box's.
+    """Public values of features in units of the data; `present` are shares of values.
 
-    `mean` and `scale` of features that are not `seen` are `center`, and 1 or the
-    half-width; `present` is the share of values that are not missing.
+    Features that are not `seen` have the middle and half-width of the box, or 0 and 1.
     """
 
     mean: np.ndarray | None
     scale: np.ndarray
     seen: np.ndarray
-    center: np.ndarray
     present: np.ndarray | None = None
 
 
@@ -115,7 +109,7 @@ class FeatureStatistic(Statistic):
         scale = np.where(seen, scale, 1.0) * unit
         if mean is not None:
             mean = middle + np.where(seen, mean, 0.0) * unit
-        return FeatureLaw(mean, scale, seen, middle, present)
+        return FeatureLaw(mean, scale, seen, present)
 
 
 class Spreads(NamedTuple):
@@ -403,18 +397,15 @@ class Phases(FeatureStatistic):
         """Plan as few circles as the noise allows; infinite mu means no noise."""
         if not math.isfinite(mu):
             return (Exact(self.name, (self.n_features, min(_LADDERS), 2)),)
+        more = {"magnitude": self.n_samples, "lemma": "phases"}
         for all_rows in (False, True):
             for n_circles in _LADDERS:
-                phases = self._phases(n_circles, mu)
+                moved = sensitivity.phase_sensitivity(self.n_features, n_circles)
+                shape = (self.n_features, n_circles, 2)
+                phases = calibrate_gaussian(self.name, moved, mu, shape, **more)
                 if self._suffice(phases, all_rows):
                     return (phases,)
         return (phases,)
-
-    def _phases(self, n_circles: int, mu: float) -> Gaussian:
-        moved = sensitivity.phase_sensitivity(self.n_features, n_circles)
-        shape = (self.n_features, n_circles, 2)
-        more = {"magnitude": self.n_samples, "lemma": "phases"}
-        return calibrate_gaussian(self.name, moved, mu, shape, **more)
 
     def _suffice(self, phases: Any, all_rows: bool) -> bool:
         """Return whether the planned noise allows circles so few and so long."""
@@ -538,8 +529,8 @@ _READ_TOGETHER, _NEGLIGIBLE = 16, -12.0
 
 def overlapping(counts: np.ndarray) -> np.ndarray:
     """Return counts in windows of neighbors on a circle, by the last of each."""
-    shifted = (np.roll(counts, shift, axis=-1) for shift in range(_WIDTH))
-    return _WEIGHT * sum(shifted)
+    shifted = [np.roll(counts, shift, axis=-1) for shift in range(_WIDTH)]
+    return _WEIGHT * np.sum(shifted, axis=0)
 
 
 def _windows(counts: np.ndarray) -> np.ndarray:
@@ -614,7 +605,10 @@ class ScaleWindows(FeatureStatistic):
 
     def scales(self, released, noise: float) -> tuple[np.ndarray, np.ndarray]:
         """Return scales in units of a box, if any, and which of them are seen."""
-        prior = self._prior()
+        # With lighter tails than Cauchy's, noise far from 1 is rarely taken for a
+        # scale: 2e-39 was, of columns of few ones.
+        prior = (1.0 + (np.arange(*self.octaves) / _TAIL) ** 2) ** -2.0
+        prior /= prior.sum()
         logs, seen = self._read(released, noise, prior)
         if seen.any():
             place = np.rint(logs[seen]).astype(int) - self.octaves[0]
@@ -646,14 +640,6 @@ class ScaleWindows(FeatureStatistic):
             "be unseen, or their scales wrong by more than a factor of 2"
         )
         return (said,)
-
-    def _prior(self) -> np.ndarray:
-        """Return the prior probability of the octave of a scale."""
-        place = np.arange(*self.octaves)
-        # With lighter tails than Cauchy's, noise far from 1 is rarely taken for a
-        # scale: 2e-39 was, of columns of few ones.
-        weights = (1.0 + (place / _TAIL) ** 2) ** -2.0
-        return weights / weights.sum()
 
     def _read(self, released, noise: float, prior) -> tuple[np.ndarray, np.ndarray]:
         """Return logarithms of scales to the base 2, and which of them are seen."""
@@ -894,8 +880,6 @@ def _template(scale: np.ndarray, n_cells: int) -> np.ndarray:
     return overlapping(counts)
 
 
-# Shares of mu**2, by the features that are seen on small tables.
-_SHARES_OF_WINDOWS = {"windows": 0.4, "cells": 0.2, "moments": 0.4}
 # Half-width of what moments count, in scales, where noise is small.
 _REACH_OF_MOMENTS = 3.0
 # Relative error of a variance that windows show, and the largest ratio of a variance to
@@ -916,8 +900,8 @@ class WindowedScales(FeatureStatistic, Combination):
         return {one.name: one for one in found}
 
     def shares(self) -> Mapping[str, float]:
-        """Return the shares of mu**2."""
-        return _SHARES_OF_WINDOWS
+        """Return the shares of mu**2, by the features seen on small tables."""
+        return {"windows": 0.4, "cells": 0.2, "moments": 0.4}
 
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureLaw:
         """Release scales, places and moments."""

@@ -130,10 +130,8 @@ def refuse_nullable_integers(X) -> None:
 
 def is_sparse(X) -> bool:
     """Return whether a table is a sparse matrix, or a frame of sparse columns."""
-    if sparse.issparse(X):
-        return True
     if not hasattr(X, "iloc"):
-        return False
+        return sparse.issparse(X)
     # scikit-learn makes a matrix of such a frame of pandas.
     dtypes = dtypes_of(X)
     return bool(dtypes) and all(str(dtype).startswith("Sparse[") for dtype in dtypes)
@@ -333,16 +331,21 @@ def as_numbers(values, kinds: str = "iufO") -> np.ndarray | None:
         return None
 
 
-def read_quietly(read, said: str = "a column could not be read as an array"):
-    """Call foreign code; of its errors only the type is reported, not the message."""
+class PartError(ValueError):
+    """A part differs from what its collection declares; quotes no value."""
+
+
+def read_quietly(read, said="a column could not be read as an array", types=()):
+    """Call foreign code; of its errors only the type is told, and kept for `types`."""
     try:
         return read()
-    except (MemoryError, Warning):
+    except (MemoryError, Warning, PartError):
         raise
     except Exception as error:
+        kind = TypeError if isinstance(error, types) else ValueError
         reason = type(error).__name__  # its own words may quote values
     # Not in the handler: the context of an error has the words, too.
-    raise ValueError(f"{said} ({reason})")
+    raise kind(f"{said} ({reason})")
 
 
 def read_entries(values, name: str) -> np.ndarray:

@@ -22,7 +22,6 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from sklearn import get_config
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
@@ -47,6 +46,7 @@ from .columns import (
     NEVER,
     NUMBER,
     OBJECTS,
+    PartError,
     UserRows,
     apart_at,
     as_array,
@@ -71,10 +71,12 @@ from .columns import (
     with_columns,
 )
 
-_DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
-
-# Where rows are read block by block, whole numbers are converted block by block too.
-_BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)))
+_DTYPES = [np.dtype(np.float64), np.dtype(np.float32)]
+# Of blocks, which are handed on as they are; others become float64.
+_BLOCK_DTYPES = [
+    *_DTYPES,
+    *(np.dtype(f"{k}{size}") for k in "iu" for size in (1, 2, 4, 8)),
+]
 
 _NOT_ROWS = "X must be a 2D array of finite real numbers"
 _NO_TABLE = (
@@ -84,6 +86,10 @@ _NO_TABLE = (
 _RESHAPE = (
     "Reshape your data with X.reshape(-1, 1) if it has a single feature or "
     "X.reshape(1, -1) if it has a single sample"
+)
+_NO_FLOAT = (
+    "X: could not convert a string or an object to float; each argument must be a "
+    f"string of digits or a number, one per row and feature: {CONVERT_TEXT}"
 )
 _NO_NAN = (
     "Input X contains NaN: drop such rows, or fill missing values by constants that "
@@ -124,7 +130,12 @@ def deferred_rows(
     `in_blocks` allows integers, memory maps and foreign arrays, converted by block.
     ``read()`` returns an ndarray, CSR matrix or SlicedRows.
     """
-    sliced = _rows_elsewhere(X) if in_blocks else None
+    sliced = None
+    if in_blocks:
+        elsewhere = table_elsewhere(X)
+        sliced = sliced_rows(X) if elsewhere is None else elsewhere.rows()
+    else:
+        refuse_on_cluster(X, type(estimator).__name__ if estimator else "This")
     if sliced is not None:
         _check_shape(sliced.shape)
         compare_features(estimator, sliced.like, reset)
@@ -143,12 +154,6 @@ def check_rows(estimator, X, **how):
 def table_elsewhere(X) -> ClusterTable | Parquet | None:
     """Return a table of dask or of parquet files; None for other types."""
     return cluster_table(X) if is_on_cluster(X) else parquet(X)
-
-
-def _rows_elsewhere(X) -> SlicedRows | None:
-    """Return rows of numbers that are read by slices; None for a table in memory."""
-    table = table_elsewhere(X)
-    return sliced_rows(X) if table is None else table.rows()
 
 
 def form_of(X, accept_sparse: bool = False, skip: int | None = None) -> tuple[int, int]:
@@ -232,30 +237,15 @@ def _numbers(X, shape, dtypes=_DTYPES, accept_sparse=False, allow_nan=False):
     """Return rows as finite numbers; errors quote no value and no message of others."""
     if isinstance(X, (list, tuple)):
         refuse_masked(X, "X")
-    try:
-        # Sums of extreme values overflow: a warning would tell of them.
-        with np.errstate(all="ignore"):
-            rows = check_array(
-                X,
-                dtype=[np.dtype(kind) for kind in dtypes],
-                accept_sparse="csr" if accept_sparse else False,
-                ensure_all_finite=False,
-            )
-    except (MemoryError, Warning):
-        raise
-    except Exception as error:  # of foreign objects, too
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        reason = type(error).__name__
-    else:
-        if rows.shape != shape:
-            raise ValueError("X has changed its shape since it was checked")
-        assumed = get_config()["assume_finite"]
-        return rows if assumed else finite(rows, allow_nan)
-    raise kind(
-        f"X: could not convert a string or an object to float ({reason}); each "
-        f"argument must be a string of digits or a number, one per row and feature: "
-        f"{CONVERT_TEXT}"
+    how = {"accept_sparse": "csr" if accept_sparse else False}
+    # Sums of extreme values overflow: a warning would tell of them.
+    check = quietly(
+        partial(check_array, X, ensure_all_finite=False, dtype=dtypes, **how)
     )
+    rows = read_quietly(check, _NO_FLOAT, TypeError)
+    if rows.shape != shape:
+        raise ValueError("X has changed its shape since it was checked")
+    return rows if get_config()["assume_finite"] else finite(rows, allow_nan)
 
 
 def finite(rows, allow_nan: bool = False):
@@ -352,9 +342,9 @@ class Table:
 
     def at(self, places: np.ndarray) -> Table:
         """Return the rows at some places."""
-        X = self._X.iloc if hasattr(self._X, "iloc") else self._X
-        lists = isinstance(X, (list, tuple))
-        return Table([X[at] for at in places] if lists else X[places])
+        if self.names is None:
+            return Table(read_entries(self._X, "X")[places])
+        return Table((self._X.iloc if hasattr(self._X, "iloc") else self._X)[places])
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield some columns, some rows at a time."""
@@ -570,10 +560,6 @@ _PART_ROWS = 1 << 18
 # Bytes of a sample that is kept.
 _SAMPLE_BYTES = 1 << 26
 
-# Types of blocks that are handed on as they are; others become float64.
-KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
-KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
-
 
 def common_type(dtypes: Iterable, names: Iterable | None = None) -> np.dtype:
     """Return the type of blocks that holds numbers of several types; refuse others."""
@@ -585,7 +571,7 @@ def common_type(dtypes: Iterable, names: Iterable | None = None) -> np.dtype:
             raise ValueError(f"{said}: rows in blocks must contain real numbers")
         found.append(np.dtype(own))
     kind = np.result_type(*found) if found else np.dtype(np.float64)
-    return kind if kind in KEPT_DTYPES else np.dtype(np.float64)
+    return kind if kind in _BLOCK_DTYPES else np.dtype(np.float64)
 
 
 class SlicedRows:
@@ -605,7 +591,7 @@ class SlicedRows:
     @property
     def common_dtype(self) -> np.dtype:
         """Dtype that holds any slice: a foreign source may return several dtypes."""
-        kept = isinstance(self._source, np.ndarray) and self.dtype in KEPT_DTYPES
+        kept = isinstance(self._source, np.ndarray) and self.dtype in _BLOCK_DTYPES
         return self.dtype if kept else np.dtype(np.float64)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
@@ -618,7 +604,7 @@ class SlicedRows:
                 f"{name} has shape {block.shape} and dtype {block.dtype}: X.shape "
                 f"{self.shape} implies {wanted}, and X must contain real numbers"
             )
-        if block.dtype in KEPT_DTYPES:
+        if block.dtype in _BLOCK_DTYPES:
             return block
         with np.errstate(over="ignore"):  # of longer floats: infinity is told later
             return block.astype(np.float64)
@@ -885,10 +871,6 @@ def task(function: Callable) -> Callable:
     return delayed(function, pure=True)
 
 
-class PartError(ValueError):
-    """A part differs from what its collection declares; quotes no value."""
-
-
 def sent(function: Callable):
     """Return a task for a function, sent to workers once, with a name of its own."""
     from dask import delayed
@@ -904,18 +886,8 @@ def _applied(function: Callable, *arguments: Any) -> Any:
 
 def run_on_cluster(run: Callable) -> Any:
     """Run tasks; an error becomes a ValueError that quotes no value."""
-    try:
-        return run()
-    except MemoryError:
-        raise
-    except PartError as error:
-        said = str(error)
-    except Exception as error:
-        said = (
-            f"X could not be read on its cluster ({type(error).__name__}); the "
-            "workers' logs say where"
-        )
-    raise ValueError(said)
+    said = "X could not be read on its cluster; the workers' logs say where"
+    return read_quietly(run, said)
 
 
 def _added_on_cluster(sums: list) -> Any:

@@ -51,6 +51,7 @@ from .._tables.columns import (
     kind_of,
     own_type,
     place_of,
+    read_entries,
     read_quietly,
     refuse_on_cluster,
 )
@@ -202,12 +203,6 @@ _LONG, _SHOWN, _VERY_LONG = 100, 64, 1000
 # Beginning and end of the years 1 to 9999, in seconds since 1970; steps of a second.
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
 
-_DAYS_OF_ARROW = {
-    "date32[day]": ("int32[pyarrow]", 1),
-    "date64[ms]": ("int64[pyarrow]", 86_400_000),
-}
-_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-
 # Rows of which values are counted together: a table of Python objects of them.
 _TOGETHER = 1 << 16
 
@@ -216,14 +211,20 @@ class _NoText:
     """Sentinel for values without a text, such as lists; they count as rare."""
 
 
-def treatment(dtype) -> str | None:
-    """Return how a column is treated, by its dtype; None if it is refused."""
-    kind, name = kind_of(dtype), str(dtype).lower()
-    declared = hasattr(dtype, "categories") or name.startswith("dictionary")
-    empty = kind == NEVER and name in ("null", "object")
+def treatment(name, dtype) -> str:
+    """Return how a column is treated, by its dtype, which may be refused."""
+    kind, said = kind_of(dtype), str(dtype).lower()
+    declared = hasattr(dtype, "categories") or said.startswith("dictionary")
+    empty = kind == NEVER and said in ("null", "object")
     if empty or kind in (TEXT, OBJECTS) or (declared and kind == NUMBER):
         return CATEGORIES
-    return kind if kind in PARTS and not declared else None
+    if kind in PARTS and not declared:
+        return kind
+    complex_ = "Complex data not supported: " * said.startswith("complex")
+    raise ValueError(
+        f"{complex_}column {name!r} of X has dtype {dtype}, which is not converted to "
+        "numbers: drop it, or convert it, for example with astype(str)"
+    )
 
 
 def may_occur(text: str, dtype) -> bool:
@@ -292,48 +293,28 @@ def _of_each(values: list, convert: Callable) -> list:
 # -- blocks of a column ----------------------------------------------------------------
 
 
-def _is_pandas(block) -> bool:
-    return hasattr(block, "iloc")
-
-
 def _floats(block) -> np.ndarray:
-    if _is_pandas(block):
+    if hasattr(block, "iloc"):
         return block.to_numpy(dtype=np.float64, na_value=np.nan)
     if is_polars(block):
         return block.cast(float).to_numpy()
     return np.asarray(block, dtype=np.float64)
 
 
-def _durations(block) -> np.ndarray:
-    """Return durations in seconds."""
-    arrow = getattr(block.dtype, "pyarrow_dtype", None)
-    if arrow is not None:
-        # Its own conversion refuses numbers that float64 has to round.
-        return _floats(block.astype("int64[pyarrow]")) / _UNITS[arrow.unit]
-    return as_array(block) / np.timedelta64(1, "s")
+def _on_clocks(block) -> np.ndarray:
+    """Return dates, times or durations as numpy has them; those with a zone in UTC."""
+    if hasattr(block.dtype, "pyarrow_dtype"):  # pandas refuses days that are far away
+        from pyarrow import array
 
-
-def _times(block) -> np.ndarray:
-    """Return times in seconds, within years 1 to 9999; those with a zone in UTC."""
-    if _is_pandas(block):
-        dtype = getattr(block.dtype, "pyarrow_dtype", block.dtype)
-        if str(dtype) in _DAYS_OF_ARROW:  # which pandas refuses if they are far away
-            whole, a_day = _DAYS_OF_ARROW[str(dtype)]
-            seconds = _floats(block.astype(whole)) / a_day * 86400.0
-            missing = np.isnan(seconds)
-            seconds = np.clip(np.where(missing, 0.0, seconds), _FIRST, _LAST)
-            block = np.floor(seconds).astype("datetime64[s]")
-            block[missing] = np.datetime64("NaT")
-        elif getattr(dtype, "tz", None) is not None:
-            block = block.dt.tz_convert(None)
-    elif is_polars(block):
-        block = block.to_numpy()
-    first, last = np.array([_FIRST, _LAST]).astype("datetime64[s]")
-    return np.clip(np.asarray(block.astype("datetime64[s]")), first, last)
+        return np.asarray(array(block))
+    zoned = getattr(block.dtype, "tz", None) is not None
+    return as_array(block.dt.tz_convert(None) if zoned else block)
 
 
 def _date_parts(block) -> list[np.ndarray]:
-    times = _times(block)
+    # Within the years 1 to 9999.
+    first, last = np.array([_FIRST, _LAST]).astype("datetime64[s]")
+    times = np.clip(_on_clocks(block).astype("datetime64[s]"), first, last)
     seconds = times.astype(np.int64)
     days = times.astype("datetime64[D]").astype(np.int64)
     parts = [
@@ -348,16 +329,10 @@ def _date_parts(block) -> list[np.ndarray]:
 
 
 # What is made of a block of numbers or durations; dates have several parts.
-_NUMBERS_OF = {NUMBER: lambda b: [_floats(b)], DURATION: lambda b: [_durations(b)]}
-
-
-def _entries(block) -> list:
-    """Return values as objects, independently of each other."""
-    if _is_pandas(block):
-        return block.to_numpy(dtype=object).tolist()
-    if is_polars(block):
-        return block.to_list()
-    return block.tolist()
+_NUMBERS_OF = {
+    NUMBER: lambda block: [_floats(block)],
+    DURATION: lambda block: [_on_clocks(block) / np.timedelta64(1, "s")],
+}
 
 
 @dataclass(frozen=True)
@@ -423,11 +398,9 @@ class Vectors:
     @quietly
     def _numbers(self, rows: slice) -> np.ndarray:
         made: list[np.ndarray] = []
-        for column in self.columns:
-            if not column.parts:
-                continue
-            block, width = self.table.part(column.place, rows), len(column.parts)
-            made.extend(_NUMBERS_OF.get(column.kind, _date_parts)(block)[:width])
+        for column in (one for one in self.columns if one.parts):
+            parts_of = _NUMBERS_OF.get(column.kind, _date_parts)
+            made += parts_of(self.table.part(column.place, rows))[: len(column.parts)]
         numbers = np.column_stack(made) if made else np.zeros((0, 0))
         numbers[~np.isfinite(numbers)] = np.nan
         return numbers
@@ -442,7 +415,8 @@ class Vectors:
 
     def entries(self, place: int, rows: slice) -> list:
         """Return some values of a column as objects, independently of each other."""
-        return read_quietly(lambda: _entries(self.table.part(place, rows)))
+        part = read_quietly(lambda: self.table.part(place, rows))
+        return read_entries(part, "X").tolist()
 
     def codes(self, place: int, rows: slice, texts: Sequence[str]) -> list[int]:
         """Return places of texts, then one for all others, then for missing values."""
@@ -654,7 +628,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     def _columns(self, table: Table) -> list[Column]:
         """Return columns with their kinds, which parameters or dtypes choose."""
         columns = [
-            Column(name, j, _kind(name, dtype), dtype)
+            Column(name, j, treatment(name, dtype), dtype)
             for j, (name, dtype) in enumerate(_names_and_dtypes(table))
         ]
         chosen = set[int]()
@@ -677,7 +651,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         """Return columns with their kinds of fit; refuse other dtypes."""
         columns = []
         for j, (name, dtype) in enumerate(_names_and_dtypes(table)):
-            kind, own = self.kinds_[name], _kind(name, dtype)
+            kind, own = self.kinds_[name], treatment(name, dtype)
             alike = {kind} if kind in PARTS else _OF_TEXTS
             if own not in alike and {own, kind} != {DATE, DAY}:
                 raise ValueError(
@@ -745,7 +719,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         names = [part for column in rows.columns for part in column.parts]
         self.scaled_features_ = np.array(names, dtype=object)
         none = np.zeros(0)
-        numbers = numbers or FeatureLaw(none, none, none > 0, none, none)
+        numbers = numbers or FeatureLaw(none, none, none > 0, none)
         self.mean_, self.scale_ = numbers.mean, numbers.scale
         self.present_shares_, self.unseen_features_ = numbers.present, ~numbers.seen
 
@@ -888,17 +862,6 @@ def _names_and_dtypes(table: Table) -> list[tuple[str, Any]]:
     named = labels is not None and all(isinstance(name, str) for name in labels)
     names = map(str, labels) if named else (f"x{j}" for j in range(n_columns))
     return list(zip(names, dtypes, strict=True))
-
-
-def _kind(name, dtype) -> str:
-    kind = treatment(dtype)
-    if kind is None:
-        complex_ = "Complex data not supported: " if str(dtype)[:7] == "complex" else ""
-        raise ValueError(
-            f"{complex_}column {name!r} of X has dtype {dtype}, which is not "
-            "converted to numbers: drop it, or convert it, for example with astype(str)"
-        )
-    return kind
 
 
 def _texts(column: Column, values: Any) -> list[str] | None:

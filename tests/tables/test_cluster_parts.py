@@ -116,7 +116,7 @@ def test_ids_of_another_form_and_tables_without_rows_cost_nothing():
         sk.LRSRegressor(1, 1, user_feature=0),
         sk.SparseDPPCA(1),
         sk.LRSMLPRegressor(1, 0.1, user_feature=0),
-        sk.DPTableVectorizer(),
+        *(sk.DPTableVectorizer(), sk.DPAdamClassifier(), sk.JMECovariance()),
     ],
 )
 def test_estimators_of_rows_in_memory_refuse_clusters_before_the_charge(model):

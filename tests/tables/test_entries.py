@@ -519,8 +519,7 @@ ALLOWED = {
     "_tables/columns.py": {
         *("objects", "_entries", "as_numbers", "as_array", "_own_shape"),
     },
-    # Each entry becomes a float by itself.
-    "_tables/table.py": {"_numbers", "_mapped_rows"},
+    "_tables/table.py": {"_mapped_rows"},
     "metrics/_scores.py": {"components_and_rows", "_log_losses"},
     # Lists were read before.
     "_tables/clipping.py": {"_rescale_rows"},
