@@ -83,7 +83,7 @@ ESTIMATORS = [
     DPTableVectorizer(),
     DPTableVectorizer(epsilon=None),
     DPTableVectorizer(epsilon=1000.0, categories={0: "find"}),
-    DPTableVectorizer(user_feature=0, categories={-1: [0, 1]}),
+    DPTableVectorizer(categories={-1: [0, 1]}),
     DPTableVectorizer(accountant=PrivacyAccountant()),
     DPAdamClassifier(),
     DPAdamClassifier(epsilon=None),

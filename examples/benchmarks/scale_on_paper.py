@@ -15,7 +15,7 @@ import numpy as np
 
 from skdpspectral import DPPCA
 from skdpspectral._linalg.walks import BLOCKS_TOGETHER, rows_per_block
-from skdpspectral._tables.files import _TOGETHER
+from skdpspectral._tables.table import _TOGETHER
 from skdpspectral.sensitivity import summation_error
 
 # Numbers of a second that one worker makes, about: products of matrices, and bytes.

@@ -18,6 +18,9 @@ _INFINITE = 2047 << 52
 # exact in any order.
 _UNIT = 2.0**-16
 _CORNER = 2.0**16
+# What counts a value in steps, of which it adds 2**16 at most: sums of fewer than 2**17
+# values of a block are exact.
+_COUNTED = 2.0**34
 
 # Numbers that are wound around circles together: they stay in the cache.
 _TOGETHER = 1 << 15
@@ -56,19 +59,24 @@ def _count_differences(total: np.ndarray, first: int, values, column) -> None:
     n_features, n_nodes = total.shape
     bits = np.abs(values).view(np.int64)
     node = (bits >> _SHIFT) - first
-    counted = (node >= 0) & (bits <= _INFINITE)
-    if not counted.all():
+    if node.min(initial=0) < 0 or bits.max(initial=0) > _INFINITE:
+        counted = (node >= 0) & (bits <= _INFINITE)
         bits, node, column = bits[counted], node[counted], column[counted]
     if not len(node):
         return
-    upper = _upper_steps((bits & _MANTISSA) | _ONE) * _UNIT
-    upper[node >= n_nodes - 1] = 0.0
-    np.minimum(node, n_nodes - 1, out=node)
-    # Of all nodes, those of this block: their histograms stay in the cache.
-    low, size = int(node.min()), int(np.ptp(node)) + 2
-    place = node - low + size * column
-    weights = np.bincount(place, minlength=n_features * size).astype(np.float64)
-    above = np.bincount(place, upper, minlength=len(weights))
+    steps = _upper_steps((bits & _MANTISSA) | _ONE)
+    high = min(int(node.max()), n_nodes - 1)
+    if high == n_nodes - 1:
+        steps[node >= high] = 0.0
+        np.minimum(node, high, out=node)
+    low = int(node.min())
+    # Of all nodes, those of this block: their histograms stay in the cache. Counts and
+    # weights are one sum, which is exact.
+    size = high - low + 2
+    steps += _COUNTED
+    both = np.bincount(node - low + size * column, steps, minlength=n_features * size)
+    weights = np.floor(both / _COUNTED)
+    above = (both - weights * _COUNTED) * _UNIT
     weights -= above
     weights[1:] += above[:-1]
     # The last node of a feature has nothing above it.
@@ -147,7 +155,7 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     piecewise linear, exactly periodic and at most 1 long; NaN maps to the origin.
     Exponents have shape (p, n_periods), sums (p, n_periods, 2).
     """
-    sums = np.zeros((*exponents.shape, 2))
+    sums = np.zeros((exponents.shape[1], 2, rows.shape[1]))
     step = max(1, min(_TOGETHER // rows.shape[1], len(rows)))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         powers = np.tile(np.ldexp(1.0, -exponents.T), step)
@@ -155,8 +163,8 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
         for start in range(0, len(rows), step):
             block = np.ascontiguousarray(rows[start : start + step])
             for level, power in enumerate(powers):
-                sums[:, level] += _sums_around(block, power, memory)
-    return sums * _UNIT
+                sums[level] += _sums_around(block, power, memory)
+    return np.ascontiguousarray(sums.transpose(2, 0, 1)) * _UNIT
 
 
 def _sums_around(block: np.ndarray, power: np.ndarray, memory: np.ndarray):
@@ -174,11 +182,9 @@ def _sums_around(block: np.ndarray, power: np.ndarray, memory: np.ndarray):
         steps[~np.isfinite(steps)] = 0.0
         distances, count = ones @ np.abs(steps), count - np.isnan(block).sum(axis=0)
     along = count * _CORNER - distances
-    # The same from a quarter of a turn ahead: 0 for what has no steps.
-    for shift in (_CORNER, 2.0 * _CORNER):
-        steps -= shift
-        np.abs(steps, out=steps)
-    return np.column_stack([along, ones @ steps - len(block) * _CORNER])
+    # Across they grow to the corners, and shrink again.
+    across = 2.0 * (ones @ np.clip(steps, -_CORNER, _CORNER, out=sizes)) - ones @ steps
+    return along, across
 
 
 def counts_in_cells(rows: np.ndarray, exponents: np.ndarray, n_cells: int):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from .._linalg.per_user import totals
 from .columns import as_numbers, refuse_masked
 
 _SMALLEST_EXTENT = 1e-100
@@ -81,22 +80,6 @@ def _target(clip_norm: float, n_features: int) -> float:
     return clip_norm * (1.0 - max(0, n_features - 6) * 2.0**-54)
 
 
-def _extreme_rows(rows: np.ndarray, target: float, only_longer: bool) -> np.ndarray:
-    """Rescale rows of extreme lengths, first by a power of two; non-finite become 0."""
-    out = np.zeros_like(rows)
-    largest = np.max(np.abs(rows), axis=1, initial=0.0)
-    good = np.flatnonzero(np.isfinite(largest) & (largest > 0.0))
-    exponents = np.frexp(largest[good])[1]
-    with np.errstate(over="ignore", under="ignore"):
-        scaled = np.ldexp(rows[good], -exponents[:, None])
-        lengths = np.sqrt(totals(np.square(scaled)))
-        out[good] = scaled * (target / lengths)[:, None]
-        if only_longer:
-            short = lengths <= np.ldexp(target, -exponents)
-            out[good[short]] = rows[good[short]]
-    return out
-
-
 def _rescale_rows(X, clip_norm, only_longer: bool, out, floor=0.0) -> np.ndarray:
     # Rows are read once, and then rescaled where nobody else writes: a file or an
     # array that changes meanwhile cannot leave the bound.
@@ -120,19 +103,15 @@ def _rescale_rows(X, clip_norm, only_longer: bool, out, floor=0.0) -> np.ndarray
             factors[short] = 1.0
         if safe.all():
             return np.multiply(X, factors[:, None], out=out)
-        extreme = _extreme_rows(X[~safe], target, only_longer)
-        if floor:
-            # All of these are shorter than any floor.
-            tiny = squares[~safe] <= _SAFE_LOW
-            extreme[tiny] = X[~safe][tiny] * (target / floor)
+        extreme = sparse.csr_array(X[~safe])
         factors[~safe] = 0.0
         out = np.multiply(X, factors[:, None], out=out)
-    out[~safe] = extreme
+    out[~safe] = _rescale_sparse_rows(extreme, clip_norm, only_longer, floor).toarray()
     return out
 
 
 def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool, floor=0.0):
-    """Rescale the rows of a CSR matrix, first by a power of two."""
+    """Rescale rows of a CSR matrix, first by a power of two; non-finite become 0."""
     X = sparse.csr_array(X, dtype=np.float64, copy=True)
     # Entries at the same place are one number: its square is that of their sum.
     with np.errstate(all="ignore"):

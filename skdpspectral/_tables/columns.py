@@ -53,21 +53,16 @@ _KINDS_OF_NUMPY = {
 
 # Beginnings of other dtypes in lower case: of pandas, polars and pyarrow. Those of
 # lists, structs and intervals contain no number.
-_KINDS = (
-    (re.compile(r"(sparse\[)?(u?int\d|float|double|half|bool|decimal)"), NUMBER),
-    (re.compile("timedelta|duration"), DURATION),
-    (re.compile("datetime|timestamp"), DATE),
-    (re.compile("date"), DAY),
-    (re.compile("time"), TIME),
-    (re.compile(r"((large_)?string|utf8|str|categorical)(_view)?\b"), TEXT),
-    (re.compile(r"(large_|fixed_size_)?binary(_view)?\b"), BYTES),
-    (
-        re.compile(
-            "interval|period|(large_|fixed_size_)?list|array|struct|map|null|object"
-        ),
-        NEVER,
-    ),
-)
+_KINDS = {
+    NUMBER: r"(sparse\[)?(u?int\d|float|double|half|bool|decimal)",
+    DURATION: "timedelta|duration",
+    DATE: "datetime|timestamp",
+    DAY: "date",
+    TIME: "time",
+    TEXT: r"((large_)?string|utf8|str|categorical)(_view)?\b",
+    BYTES: r"(large_|fixed_size_)?binary(_view)?\b",
+    NEVER: "interval|period|(large_|fixed_size_)?list|array|struct|map|null|object",
+}
 
 
 def kind_of(dtype) -> str | None:
@@ -79,7 +74,7 @@ def kind_of(dtype) -> str | None:
             return TEXT if all(isinstance(c, str) for c in dtype.categories) else kind
         return kind
     name = str(own).lower().removeprefix("dictionary<values=")
-    return next((kind for start, kind in _KINDS if start.match(name)), None)
+    return next((kind for kind, start in _KINDS.items() if re.match(start, name)), None)
 
 
 def own_type(dtype):
@@ -135,10 +130,8 @@ def refuse_nullable_integers(X) -> None:
 
 def is_sparse(X) -> bool:
     """Return whether a table is a sparse matrix, or a frame of sparse columns."""
-    if sparse.issparse(X):
-        return True
     if not hasattr(X, "iloc"):
-        return False
+        return sparse.issparse(X)
     # scikit-learn makes a matrix of such a frame of pandas.
     dtypes = dtypes_of(X)
     return bool(dtypes) and all(str(dtype).startswith("Sparse[") for dtype in dtypes)
@@ -271,11 +264,16 @@ def column_at(X, place: int):
     return X[:, place] if names is None else X[names[place]]
 
 
+def with_columns(X):
+    """Return a table of which columns can be taken, with entries of their own types."""
+    known = isinstance(X, _LISTS) or hasattr(X, "dtype")
+    return X if known or column_names(X) is not None else read_entries(X, "X")
+
+
 def read_column(X, feature, name: str):
     """Return the column of a table that a parameter names, in the table's own type."""
     place = place_of(X, feature, name)
-    known = sparse.issparse(X) or isinstance(X, _LISTS) or column_names(X) is not None
-    return column_at(X if known else np.asarray(X), place)
+    return column_at(with_columns(X), place)
 
 
 def select_columns(X, labels: list, positions: list[int]):
@@ -333,16 +331,21 @@ def as_numbers(values, kinds: str = "iufO") -> np.ndarray | None:
         return None
 
 
-def read_quietly(read, said: str = "a column could not be read as an array"):
-    """Call foreign code; of its errors only the type is reported, not the message."""
+class PartError(ValueError):
+    """A part differs from what its collection declares; quotes no value."""
+
+
+def read_quietly(read, said="a column could not be read as an array", types=()):
+    """Call foreign code; of its errors only the type is told, and kept for `types`."""
     try:
         return read()
-    except (MemoryError, Warning):
+    except (MemoryError, Warning, PartError):
         raise
     except Exception as error:
+        kind = TypeError if isinstance(error, types) else ValueError
         reason = type(error).__name__  # its own words may quote values
     # Not in the handler: the context of an error has the words, too.
-    raise ValueError(f"{said} ({reason})")
+    raise kind(f"{said} ({reason})")
 
 
 def read_entries(values, name: str) -> np.ndarray:
@@ -633,23 +636,15 @@ class IdIndex:
         self.codes, first = codes_and_rows(ids)
         if len(first) > _MOST_IDS:
             raise ValueError(f"{name} must contain at most 2**32 different ids")
-        self._build(ids[first], name)
-
-    def _build(self, ids: np.ndarray, name: str) -> None:
-        self.ids, self._name = ids, name
+        self.ids, self._name = ids[first], name
         self._table = self._order = None
         if ids.dtype == object:
-            self._table = {key: code for code, key in enumerate(ids.tolist())}
+            self._table = {key: code for code, key in enumerate(self.ids.tolist())}
         else:
-            self._order = np.argsort(ids, kind="stable")
+            self._order = np.argsort(self.ids, kind="stable")
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    @property
-    def first(self):
-        """Id that appeared first."""
-        return self.ids[0]
 
     def without_codes(self) -> IdIndex:
         """Drop the codes of the rows that the index was built from."""
@@ -657,11 +652,9 @@ class IdIndex:
         return self
 
     def joined(self, ids) -> IdIndex:
-        """Return an index with additional ids, of the same kind and not yet in it."""
-        new = object.__new__(IdIndex)
-        ids = id_array(ids, self._name)
-        new._build(joined_ids([self.ids, ids], self._name), self._name)
-        return new.without_codes()
+        """Return an index with additional ids, of the same kind."""
+        both = joined_ids([self.ids, id_array(ids, self._name)], self._name)
+        return IdIndex(both, self._name).without_codes()
 
     def find(self, ids, name: str) -> np.ndarray:
         """Return codes of ids, -1 for unknown ones; refuse ids of another kind."""

@@ -30,8 +30,7 @@ from .._statistics.moments import plan_second_moment
 from .._statistics.statistic import Statistic, Votes, mean_summation_error
 from .._tables.clipping import clip_rows, normalize_rows
 from .._tables.columns import as_numbers, refuse_masked
-from .._tables.files import map_table
-from .._tables.table import deferred_rows
+from .._tables.table import deferred_rows, map_table
 from ..accounting import (
     PrivacyAccountant,
     calibrate_gaussian,

@@ -37,7 +37,6 @@ from .._statistics.statistic import (
 )
 from .._tables.clipping import Box, clip_rows, make_box
 from .._tables.columns import as_numbers
-from .._tables.files import rows_beside
 from .._tables.table import (
     DeferredRead,
     check_rows,
@@ -45,6 +44,7 @@ from .._tables.table import (
     deferred_targets,
     map_rows,
     rows_at,
+    rows_beside,
 )
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
@@ -539,7 +539,7 @@ class RegressionMoments(Combination):
             text.replace("feature can", f"{said} can") + ", or pass public bounds"
             for name, said in (("X", "feature"), ("y", "target"))
             if name in parts
-            for text in parts[name].unseen_features(plan)
+            for text in parts[name].caveats(plan)
         )
 
     # -- what is released --------------------------------------------------------------

@@ -13,13 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
-from .._statistics.feature_scales import FARTHEST, FeatureStatistic, refuse_too_few
-from .._statistics.windows import scales_of_features
+from .._statistics.feature_scales import (
+    FARTHEST,
+    FeatureStatistic,
+    refuse_too_few,
+    scales_of_features,
+)
 from .._tables.clipping import make_box
 from .._tables.columns import is_sparse
 from .._tables.table import check_rows, deferred_rows, map_rows, saturated
 from ..accounting import PrivacyAccountant, gaussian_mu
-from ..mechanisms import PrivacyPlan
 from ..mechanisms._plan import has_budget
 
 
@@ -175,10 +178,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         given = gaussian_mu(*self._budget_of_fit()), box, self._allows_nan()
         return scales_of_features(n_samples, n_features, *given, self.with_mean)
 
-    def _caveats(self, scales, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say, from public numbers, if rows are too few."""
-        return scales.unseen_features(plan)
-
     def _takes_sparse_rows(self) -> bool:
         """Return whether zeros stay zeros."""
         return not self.with_mean and self.bounds is None
@@ -208,14 +207,11 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            self._refuse_sparse(X)
-            unread = deferred_rows(
-                self,
-                X,
-                accept_sparse=self._takes_sparse_rows(),
-                in_blocks=True,
-                allow_nan=self._allows_nan(),
-            )
+            accepted = self._takes_sparse_rows()
+            needed = "with_mean=False" if self.with_mean else "bounds=None"
+            _refuse_sparse(X, "" if accepted else needed)
+            how = {"in_blocks": True, "allow_nan": self._allows_nan()}
+            unread = deferred_rows(self, X, accept_sparse=accepted, **how)
             unread = self._by_user(unread, users)
             scales = self._statistic(*unread.shape)
             plan = self._planned(scales, in_fit=True)
@@ -229,21 +225,10 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             self._warn_of_unseen(f"transform {become}")
         return self
 
-    def _refuse_sparse(self, X) -> None:
-        """Refuse sparse rows whose zeros would be filled."""
-        if is_sparse(X) and not self._takes_sparse_rows():
-            needed = "with_mean=False" if self.with_mean else "bounds=None"
-            raise ValueError(
-                "Sparse data was passed for X, whose zeros would be filled: set "
-                f"{needed} or pass X.toarray()"
-            )
-
     def _set_law(self, law) -> None:
         """Set the fitted attributes from the released values."""
-        self.mean_ = law.mean
-        self.unseen_features_ = ~law.seen
-        self.present_shares_ = law.present
-        self.scale_ = law.scale
+        self.mean_, self.scale_ = law.mean, law.scale
+        self.unseen_features_, self.present_shares_ = ~law.seen, law.present
         with np.errstate(all="ignore"):
             self.var_ = np.where(law.seen, np.square(law.scale), 0.0)
 
@@ -269,15 +254,9 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             Standardized rows in the precision of X. They stay finite even on overflow.
         """
         check_is_fitted(self)
-        self._refuse_filling(X)
-        X = check_rows(
-            self,
-            X,
-            reset=False,
-            accept_sparse=True,
-            in_blocks=True,
-            allow_nan=self._allows_nan(),
-        )
+        _refuse_sparse(X, "" if self.mean_ is None else "with_mean=False")
+        how = {"in_blocks": True, "allow_nan": self._allows_nan()}
+        X = check_rows(self, X, reset=False, accept_sparse=True, **how)
         weights, mean = self._weights(), self.mean_
         reach = np.full(self.n_features_in_, math.inf)
         if mean is not None and has_budget(self.privacy_):
@@ -307,7 +286,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             and values that were clipped stay clipped.
         """
         check_is_fitted(self)
-        self._refuse_filling(X)
+        _refuse_sparse(X, "" if self.mean_ is None else "with_mean=False")
         X = check_rows(None, X, accept_sparse=True)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -321,12 +300,14 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         rows = X * units if self.mean_ is None else X * units + self.mean_
         return rows.astype(X.dtype, copy=False)
 
-    def _refuse_filling(self, X) -> None:
-        if is_sparse(X) and self.mean_ is not None:
-            raise ValueError(
-                "X is sparse, and subtracting means would fill its zeros: fit with "
-                "with_mean=False or pass X.toarray()"
-            )
+
+def _refuse_sparse(X, needed: str) -> None:
+    """Refuse sparse rows whose zeros would be filled, unless nothing is needed."""
+    if needed and is_sparse(X):
+        raise ValueError(
+            "Sparse data was passed for X, whose zeros would be filled: set "
+            f"{needed} for the fit or pass X.toarray()"
+        )
 
 
 def standardized(block, mean, weights, reach, precision=np.float64) -> np.ndarray:

@@ -26,6 +26,7 @@ from .._tables.table import (
     DeferredRead,
     Table,
     deferred_targets,
+    opened,
     refuse_malformed,
     table_shape,
 )

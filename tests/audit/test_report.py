@@ -369,7 +369,6 @@ def test_what_was_fitted_counts_as_much_as_the_parameters(fitted, now, reason):
 
 EMBEDDING = DPItemEmbedding(user_feature="user", rating_range=(1, 5))
 PASSED = columns([("s", DPPCA(), [1, 2])], remainder="passthrough")
-TABLE = DPTableVectorizer(user_feature="user")
 
 
 @pytest.mark.parametrize(
@@ -394,7 +393,6 @@ TABLE = DPTableVectorizer(user_feature="user")
             NAMED,
         ),
         make_pipeline(DPTableVectorizer(), NAMED),
-        make_pipeline(TABLE, LRSRegressor(user_feature="v")),
         make_pipeline(clone(EMBEDDING), NAMED),
     ],
 )
@@ -411,10 +409,9 @@ def test_ids_that_may_be_others_are_flagged(estimator):
         make_pipeline(EMBEDDING.set_output(transform="pandas"), NAMED),
         make_pipeline("passthrough", None, FIRST),
         make_pipeline(FunctionTransformer(), FIRST),
-        make_pipeline(TABLE, NAMED),
         columns([("users", NAMED, ["user", "x"])]),
         # What it protects is a row.
-        make_pipeline(DPPCA(), DPTableVectorizer(user_feature=0)),
+        make_pipeline(DPPCA(), DPTableVectorizer()),
     ],
 )
 def test_ids_that_stay_as_they_are_are_not_flagged(estimator):

@@ -61,7 +61,7 @@ def test_pools_hold_every_row_once_and_blocks_are_counted(shape):
 def test_slices_are_paired_as_arrays_and_sparse_rows_are(dtype):
     X = np.random.default_rng(0).integers(-3, 3, (20_000, 3)).astype(dtype)
     order = PairOrder(20_000, 3, 2)
-    from skdpspectral._tables.files import SlicedRows
+    from skdpspectral._tables.table import SlicedRows
 
     tables = [X, SlicedRows(SlicedTable(X), X.shape, X.dtype), sparse.csr_array(X)]
     found = []
@@ -89,7 +89,7 @@ def test_slices_of_many_types_keep_their_numbers(declared):
     order = PairOrder(20_000, 3, 2)
     rows = X[::2] = X[::2] + 0.25 * (np.arange(10_000) > 5000)[:, None]
     assert np.any(rows != np.rint(rows))
-    from skdpspectral._tables.files import SlicedRows
+    from skdpspectral._tables.table import SlicedRows
 
     table = SlicedRows(OfSmallestType(X), X.shape, np.dtype(declared))
     found = [

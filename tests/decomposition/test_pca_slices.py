@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sliced_rows import BrokenTable, ChangingTable, SlicedTable
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral._tables.files import SlicedRows, sliced_rows
+from skdpspectral._tables.table import SlicedRows, sliced_rows
 from skdpspectral.decomposition import SpikedPCA
 
 pytestmark = pytest.mark.slow

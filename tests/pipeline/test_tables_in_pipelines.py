@@ -206,11 +206,9 @@ def test_no_fit_of_a_few_thousand_rows_loses_its_target():
 
 def test_only_a_private_step_directly_before_hands_on_its_units():
     X, y = wide(800)
-    X["user"] = np.arange(len(X))
     takes = {
         "directly": (DPTableVectorizer(), "passthrough", DPRidge()),
         "bounds": (DPTableVectorizer(), DPRidge(bounds=(-4, 4))),
-        "ids": (DPTableVectorizer(user_feature="user"), DPRidge()),
         "between": (DPTableVectorizer(), FunctionTransformer(), DPRidge()),
     }
     models = {name: fitted(X, y, *steps, epsilon=50.0) for name, steps in takes.items()}

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import skdpspectral as sk
-from skdpspectral._statistics.windows import ScaleWindows
+from skdpspectral._statistics.feature_scales import ScaleWindows
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 
@@ -134,11 +134,8 @@ def test_given_categories_that_cannot_occur_are_refused(column, texts):
     ],
     ids=lambda value: str(value.dtype),
 )
-@pytest.mark.parametrize(
-    "named", [{"categories": {"a": "find"}}, {"user_feature": "a"}]
-)
-def test_dates_and_intervals_are_no_categories_and_no_ids(column, named):
-    accountant = sk.PrivacyAccountant()
+def test_dates_and_intervals_are_no_categories(column):
+    accountant, named = sk.PrivacyAccountant(), {"categories": {"a": "find"}}
     X = pd.DataFrame({"a": column})
     with pytest.raises(ValueError, match=r"'a' .*dtype.*astype\(str\)"):
         sk.DPTableVectorizer(accountant=accountant, **named).fit(X)

@@ -281,7 +281,7 @@ def test_frames_of_sparse_columns_are_not_filled():
     frame = pd.DataFrame(X).astype(pd.SparseDtype(float, 0.0))
     with refused("set with_mean=False") as accountant:
         DPStandardScaler(accountant=accountant).fit(frame)
-    with pytest.raises(ValueError, match="subtracting means would fill its zeros"):
+    with pytest.raises(ValueError, match="whose zeros would be filled"):
         fitted(X).transform(frame)
 
 

@@ -19,7 +19,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral._linalg.walks import PairOrder, PairWalk
-from skdpspectral.preprocessing._columns import text_of
+from skdpspectral.preprocessing._vectorizer import text_of
 
 N = 4000
 
@@ -245,19 +245,6 @@ def test_no_value_of_a_single_row_is_named_in_a_million():
     with pytest.warns(UserWarning, match="rare or missing"):
         model = DPTableVectorizer(epsilon=1.0, delta=1e-7, noise_seed=0).fit(X)
     assert model.categories_ == {"x0": []}
-
-
-def test_ids_of_users_are_passed_on():
-    X = table()[["age"]].assign(user=[*["ada", "bob"] * (N // 2)], number=range(N))
-    model = fitted(X, user_feature="user")
-    ids = model.transform(X)[:, 1]
-    assert len(set(ids)) == 2
-    assert np.array_equal(ids, ids.astype(np.int64))
-    assert np.array_equal(ids[:2], model.transform(X[:2])[:, 1])
-    ids = fitted(X, user_feature="number", categories={"user": ["ada"]}).transform(X)
-    assert np.array_equal(ids[:, -1], np.arange(N))
-    X.loc[0, "user"] = None
-    assert model.transform(X)[0, 1] == -1.0
 
 
 def test_names_differ_whatever_categories_and_columns_are_called():

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
-from skdpspectral._tables import files
+from skdpspectral._tables import table as files
 from skdpspectral.datasets import make_ratings
 from skdpspectral.recommendation._kernels import UserRatings
 from skdpspectral.recommendation._ratings import _by_place

@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import skdpspectral as sk
 from skdpspectral._tables.columns import joined_ids
-from skdpspectral._tables.files import Sent, _applied, _sums_of_pool
+from skdpspectral._tables.table import _applied, _sums_of_pool
 from skdpspectral.pipeline import make_private_pipeline
 
 dask = pytest.importorskip("dask")
@@ -116,7 +116,7 @@ def test_ids_of_another_form_and_tables_without_rows_cost_nothing():
         sk.LRSRegressor(1, 1, user_feature=0),
         sk.SparseDPPCA(1),
         sk.LRSMLPRegressor(1, 0.1, user_feature=0),
-        sk.DPTableVectorizer(),
+        *(sk.DPTableVectorizer(), sk.DPAdamClassifier(), sk.JMECovariance()),
     ],
 )
 def test_estimators_of_rows_in_memory_refuse_clusters_before_the_charge(model):
@@ -249,7 +249,7 @@ def test_maps_of_pools_are_quiet():
     """A warning of a worker would tell of somebody's values."""
     summed = partial(_sums_of_pool, _Blocks(), _sum, _overflow)
     with np.errstate(all="raise"):
-        found = _applied(Sent(summed), np.ones((3, 2)))
+        found = _applied(summed, np.ones((3, 2)))
     assert np.isinf(found).all()
 
 

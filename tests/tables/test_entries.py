@@ -518,15 +518,11 @@ ALLOWED = {
     # The reader, and that of parameters.
     "_tables/columns.py": {
         *("objects", "_entries", "as_numbers", "as_array", "_own_shape"),
-        "read_column",
     },
-    "_tables/files.py": {"_mapped_rows"},
-    # Each entry becomes a float by itself.
-    "_tables/table.py": {"_numbers"},
+    "_tables/table.py": {"_mapped_rows"},
     "metrics/_scores.py": {"components_and_rows", "_log_losses"},
     # Lists were read before.
     "_tables/clipping.py": {"_rescale_rows"},
-    "preprocessing/_vectorizer.py": {"_with_columns"},
     "neural_network/_estimators.py": {"_row"},
     # An array or index of pandas, which keeps its kind.
     "decomposition/_federated_pca.py": {"group_rows"},

@@ -8,8 +8,8 @@ from ledger_tools import refused
 from sklearn.base import clone
 
 import skdpspectral as sk
-from skdpspectral._tables import files as module
-from skdpspectral._tables.files import parquet
+from skdpspectral._tables import table as module
+from skdpspectral._tables.table import parquet
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")

@@ -40,7 +40,7 @@ def test_ids_are_found_again(kind):
     assert len(index) == len(table)
     np.testing.assert_array_equal(index.codes, codes)
     np.testing.assert_array_equal(index.find([*ids, new], "users"), [*codes, -1])
-    assert index.find([index.first], "users")[0] == 0
+    assert index.find(index.ids[:1], "users")[0] == 0
     assert index.without_codes().codes is None
     assert index.find([], "users").shape == (0,)
     wider = index.joined([new])

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from skdpspectral._tables.table import Table
 from skdpspectral.accounting import gaussian_delta
-from skdpspectral.preprocessing._columns import (
+from skdpspectral.preprocessing._vectorizer import (
     CATEGORIES,
     CategoryCounts,
     Column,

@@ -35,8 +35,7 @@ TRANSFORMERS = [
     sk.FederatedDPPCA(1, client_feature=0),
     # Of so few rows it sees nothing: they pass as they are.
     sk.DPStandardScaler(unseen="keep"),
-    # Of so few rows it sees no number, and passes ids on.
-    sk.DPTableVectorizer(user_feature=0),
+    sk.DPTableVectorizer(),
     sk.DPItemEmbedding(
         1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
     ),

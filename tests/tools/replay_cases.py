@@ -444,7 +444,7 @@ TABLE_FORMS = {"pandas": _frame, "polars": _polars_frame, "object": _objects}
 TABLES = [
     sk.DPTableVectorizer(epsilon=4.0),
     sk.DPTableVectorizer(epsilon=4.0, categories={"word": ["a", "z"]}),
-    sk.DPTableVectorizer(epsilon=4.0, user_feature="note", max_categories=1),
+    sk.DPTableVectorizer(epsilon=4.0, max_categories=1),
 ]
 
 
