@@ -22,15 +22,17 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
-# Rows per block: small enough for the cache, large enough for the BLAS.
-BLOCK_ROWS = 2048
+# Rows per block, at most, and where they are wide: small enough for the cache, large
+# enough for the BLAS.
+BLOCK_ROWS, _WIDE_ROWS = 2048, 1024
 
 # Blocks whose sums are added one after another, before these totals are added: a term
 # of a long table is rounded few times.
 BLOCKS_TOGETHER = 2048
 
-# Numbers per block of wide rows: memory stays far below that of the data.
-_BLOCK_NUMBERS = 1 << 23
+# Numbers per block that stay in the cache, and of very wide rows, where memory stays far
+# below that of the data.
+_CACHED_NUMBERS, _BLOCK_NUMBERS = 1 << 16, 1 << 23
 Block = Any
 Sums = Any  # an array, or a tuple of arrays, of sums over all blocks
 Kernel = Callable[[Iterable[Block]], Sums]
@@ -38,7 +40,8 @@ Kernel = Callable[[Iterable[Block]], Sums]
 
 def rows_per_block(n_features: int) -> int:
     """Return the rows per block: `BLOCK_ROWS`, fewer where rows are wide."""
-    return max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // n_features))
+    cached = max(_WIDE_ROWS, _CACHED_NUMBERS // n_features)
+    return max(1, min(BLOCK_ROWS, cached, _BLOCK_NUMBERS // n_features))
 
 
 def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[slice]:
@@ -105,27 +108,25 @@ class Writing:
     def __call__(self, block: Block) -> Block:
         return self.row_map(block, out=None)
 
-    def results(self, blocks: Iterator[Block], owned: bool = False) -> Iterator[Block]:
-        """Yield the mapped blocks; `owned` blocks may be overwritten."""
+    def results(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Yield the mapped blocks, in memory that the next one takes."""
         memory = np.empty((0, 0))
         for block in blocks:
             if not isinstance(block, np.ndarray):
                 yield self(block)
                 continue
-            out = block
-            if not owned or block.dtype != np.float64:
-                if len(memory) < len(block):
-                    memory = np.empty_like(block, dtype=np.float64, subok=False)
-                out = memory[: len(block)]
+            if len(memory) < len(block):
+                memory = np.empty_like(block, dtype=np.float64, subok=False)
+            out = memory[: len(block)]
             result = self.row_map(block, out=out)
             del block, out  # before the next one is read
             yield result
 
 
-def mapped_blocks(row_map: Callable | None, blocks: Iterator, owned: bool = False):
+def mapped_blocks(row_map: Callable | None, blocks: Iterator):
     """Return an iterator over mapped blocks, or the blocks if `row_map` is None."""
     if isinstance(row_map, Writing):
-        return row_map.results(blocks, owned)
+        return row_map.results(blocks)
     return blocks if row_map is None else map(row_map, blocks)
 
 
@@ -347,7 +348,7 @@ def row_differences(first, second, *, out=None):
     with np.errstate(over="ignore", invalid="ignore"):
         out = np.subtract(first, second, out=out, dtype=np.float64)
         # One sum tells whether there is anything to look for.
-        if np.isfinite(out.sum()):
+        if np.isfinite(np.vdot(out, out)):
             return out
         large = np.isinf(out).any(axis=1)
         halves = [0.5 * np.asarray(rows[large], np.float64) for rows in (first, second)]
@@ -486,20 +487,19 @@ class PairOrder:
         return min(self.n_pools, -(-n_rows * self.n_pools // self.n_samples))
 
     def pools(self, X) -> Iterator:
-        """Yield pools of rows, and the order in which the rows of each are paired."""
+        """Yield pools of rows, and their places in order; they are paired scrambled."""
         for starts in self._starts_of_pools():
             places = (starts[:, None] + np.arange(self._slices[0])).ravel()
             places = places[places < self.n_samples]
-            mixed = scrambled(len(places))
             if not hasattr(X, "sample"):
-                yield X, places[mixed]
+                yield X, places
                 continue
             # Each slice is read into memory before the next one.
             pool, filled = np.empty((len(places), self.n_features), X.common_dtype), 0
             for part in self._reads(starts):
                 first, filled = filled, filled + part.stop - part.start
                 pool[first:filled] = X[part]
-            yield pool, mixed
+            yield pool, np.arange(filled)
 
     def first_pools(self, X, n_pools: int | None) -> Iterable:
         """Return the first pools of :meth:`pools`; None for all."""
@@ -532,17 +532,16 @@ def _taken(rows, places, memory):
     return np.take(rows, places, axis=0, out=memory[: len(places)], mode="clip")
 
 
-def _blocks_of_a_pool(rows, places, order: PairOrder, again: bool) -> Iterator:
-    # Pairs need them mixed; rows one by one are read sooner as they lie.
-    places, memory = np.sort(places), None
-    if again and isinstance(rows, np.ndarray) and rows.flags.c_contiguous:
-        memory = np.empty((order.block_rows, rows.shape[1]), rows.dtype)
+def _blocks_of_a_pool(rows, places, order: PairOrder) -> Iterator:
     for start in range(0, len(places), order.block_rows):
-        yield _taken(rows, places[start : start + order.block_rows], memory)
+        found = places[start : start + order.block_rows]
+        first, last = int(found[0]), int(found[-1]) + 1
+        alike = last - first == len(found)  # a slice needs no copy
+        yield rows[first:last] if alike else rows[found]
 
 
 def _pairs_of_a_pool(rows, places, order: PairOrder, row_map, difference) -> Iterator:
-    memory = differences = None
+    memory, differences, places = None, None, places[scrambled(len(places))]
     if not sparse.issparse(rows):
         shape = order.block_rows + order.n_shifts, order.n_features
         memory, differences = np.empty(shape, rows.dtype), np.empty(shape)
@@ -571,9 +570,7 @@ class PoolWalk:
 
     def blocks_of_a_pool(self, rows, places) -> Iterator:
         """Yield the blocks of one pool, whose rows are at `places` of a table."""
-        again = isinstance(self.then, Writing)
-        blocks = _blocks_of_a_pool(rows, places, self.order, again)
-        return mapped_blocks(self.then, blocks, owned=True)
+        return mapped_blocks(self.then, _blocks_of_a_pool(rows, places, self.order))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg.walks import PairOrder
-from .._tables.clipping import clip_rows
+from .._tables.clipping import sum_clipped_rows
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Alternatives, Concern, PrivacyPlan, Remark
 from .moments import (
@@ -373,5 +373,5 @@ def sum_clipped(blocks, radius: float, p: int) -> np.ndarray:
     """Sum clipped rows, in their own memory."""
     total = np.zeros(p)
     for block in blocks:
-        total += clip_rows(block, radius, out=block).sum(axis=0)
+        total += sum_clipped_rows(block, radius)
     return total

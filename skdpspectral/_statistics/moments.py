@@ -140,10 +140,13 @@ def count_shared(places: np.ndarray, size: int) -> np.ndarray:
 
     The two parts of a number add up to `PARTS`; none is negative.
     """
-    places = np.clip(PARTS * places, 0, PARTS * (size - 1) - 1).astype(np.int64)
-    whole, part = np.divmod(places, PARTS)
-    counts = np.bincount(whole, PARTS - part, size)
-    return counts + np.bincount(whole + 1, part, size)
+    places = np.minimum(np.maximum(PARTS * places, 0), PARTS * (size - 1) - 1)
+    places = places.astype(np.int64)
+    whole, part = places // PARTS, places % PARTS
+    parts = np.bincount(whole, part, size)
+    counts = PARTS * np.bincount(whole, minlength=size) - parts
+    counts[1:] += parts[:-1]
+    return counts
 
 
 # Squared lengths, in units of a typical one, between which a row's vote is shared so

@@ -150,6 +150,18 @@ def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
     return _rescale_rows(X, clip_norm, True, out)
 
 
+def sum_clipped_rows(X: np.ndarray, clip_norm: float) -> np.ndarray:
+    """Return the sum of dense clipped rows (:func:`clip_rows`), which may overwrite X.
+
+    Products of rows and factors are summed in any order, with one rounding each.
+    """
+    with np.errstate(all="ignore"):
+        squares = np.vecdot(X, X)
+        if not ((squares > _SAFE_LOW) & (squares < _SAFE_HIGH)).all():
+            return clip_rows(X, clip_norm, out=X).sum(axis=0)
+        return np.minimum(_target(clip_norm, X.shape[1]) / np.sqrt(squares), 1.0) @ X
+
+
 def normalize_rows(X, *, floor: float = 0.0, out=None) -> np.ndarray:
     """Scale every row to unit norm; rows shorter than `floor` are divided by it.
 

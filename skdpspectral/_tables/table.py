@@ -37,7 +37,6 @@ from .._linalg.walks import (
     reduce_rows,
     row_blocks,
     rows_per_block,
-    scrambled,
     sum_blocks,
 )
 from .columns import (
@@ -1104,7 +1103,7 @@ def _sums_of_part(walk, kernel: Kernel, row_map, n_features: int, part, n_rows: 
 
 def _sums_of_pool(walk, kernel: Kernel, row_map, pool):
     rows = pool if row_map is None else row_map(pool)
-    return sum_blocks(kernel, walk.blocks_of_a_pool(rows, scrambled(len(pool))))
+    return sum_blocks(kernel, walk.blocks_of_a_pool(rows, np.arange(len(pool))))
 
 
 def _some(part, shape: tuple, rows) -> np.ndarray:
