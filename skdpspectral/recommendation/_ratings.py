@@ -21,7 +21,6 @@ from .._base.estimator import PrivateEstimator, Seed
 from .._base.sklearn_compat import Interval
 from .._statistics.user_sums import MOST_EXACT_USERS
 from .._tables import columns
-from .._tables.files import opened
 from .._tables.table import (
     DeferredRead,
     Table,
