@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -595,9 +594,7 @@ class JMEAdam:
         self._run.release.claim(drawn[0], 1)
         self._drawn = None
         with np.errstate(all="ignore"):
-            return self._run.step(
-                functools.partial(self._run.row_of_gradients, gradients)
-            )
+            return self._run.step(lambda: self._run.row_of_gradients(gradients))
 
 
 def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:

@@ -187,10 +187,9 @@ class RatingsModel(Combination):
         p, k = len(self.features), self.n_factors
         shapes = {"offsets": (2 * p + 3,), "residuals": (p + 1,), "factors": (p, k)}
         shapes["second_moment"] = (p, p)
+        squares, jobs = {"second_moment"}, self.n_jobs
         return {
-            name: UserSum(
-                name, shapes[name], self.n_jobs, symmetric=name == "second_moment"
-            )
+            name: UserSum(name, shapes[name], jobs, symmetric=name in squares)
             for name in self.shares()
         }
 
@@ -215,9 +214,7 @@ class RatingsModel(Combination):
         """Release all rounds; return the result for the items."""
         step = progress.step if progress else (lambda _: None)
         parts = self.parts()
-        columns = _kernels.leading_columns(
-            _kernels.public_columns(self.features), _kernels.MOST_TASTES
-        )
+        columns = _kernels.leading_columns(self.features)
         first = parts["offsets"].run(release, rows, _kernels.centered_contributions)
         step(1)
         found = ItemOffsets(first, columns)
@@ -354,9 +351,7 @@ class ClicksModel(Combination):
         """Return columns of which tastes are known beforehand, standardized."""
         popular = _kernels.standardized_by(found.logged, found.shares)
         square = _kernels.standardized_by(popular**2, found.shares)
-        public = _kernels.public_columns(self.features)
-        most = _kernels.MOST_TASTES
-        public = _kernels.leading_columns(public, most)
+        public = _kernels.leading_columns(self.features)
         return np.column_stack([popular, square, public])
 
     def _factors(self, found: _Popularity, head, pairs, noise_std) -> np.ndarray:

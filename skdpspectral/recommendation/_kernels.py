@@ -364,11 +364,12 @@ def public_columns(features: np.ndarray) -> np.ndarray:
     return np.column_stack([np.empty((len(features), 0)), *columns])
 
 
-def leading_columns(columns: np.ndarray, most: int) -> np.ndarray:
+def leading_columns(features: np.ndarray) -> np.ndarray:
     """Return leading principal components of public columns, unless there are few."""
-    if columns.shape[1] <= most:
+    columns = public_columns(features)
+    if columns.shape[1] <= MOST_TASTES:
         return columns
-    return principal_columns(columns, np.ones(len(columns)))[:, :most]
+    return principal_columns(columns, np.ones(len(columns)))[:, :MOST_TASTES]
 
 
 def principal_columns(columns, counts, least=0.0, *, turned=True) -> np.ndarray:

@@ -164,9 +164,8 @@ def _compared_columns(estimator, table, reset: bool) -> list[int]:
     if hasattr(estimator, "rating_feature") and not _by_place(names):
         # Other columns may come and go.
         _check_sizes(*shape)
-        like = columns.select_columns(
-            like, names, find_columns(estimator, names, len(names))
-        )
+        used = find_columns(estimator, names, len(names))
+        like = columns.select_columns(like, names, used)
     elif reset:
         _refuse_wide(estimator, shape[1])
     validate_data(estimator, like, reset=reset, skip_check_array=True)
@@ -185,11 +184,8 @@ def _compared_columns(estimator, table, reset: bool) -> list[int]:
             UserWarning,
         )
     dtype = table.dtypes[found[1] if len(table.dtypes) > 1 else 0]
-    if (
-        estimator.items is not None
-        and dtype is not None
-        and columns.kind_of(dtype) in columns.TEXTS
-    ):
+    kind = None if dtype is None else columns.kind_of(dtype)
+    if estimator.items is not None and kind in columns.TEXTS:
         read_catalog(estimator.items).find(["0"], "item_feature")  # of the same kind
     return found
 
