@@ -22,7 +22,7 @@ from .mechanisms import PrivacyPlan, check_count
 
 # Raised whenever a message has other fields.
 VERSION = 4
-SESSION_BYTES = DIGEST_BYTES = 16
+DIGEST_BYTES = 16  # of a session, too
 MAX_NAME_BYTES = 64
 # Bytes of a message beside its values, and of its header, at most.
 OVERHEAD, _MOST_HEADER = 600, 560
@@ -85,13 +85,10 @@ def cleaned(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text[:_LONGEST_REASON])
 
 
-def _of_bytes(size: int) -> Callable[[str, Any], bytes]:
-    def check(name: str, value) -> bytes:
-        if not isinstance(value, bytes) or len(value) != size:
-            raise MessageError(f"{name} must be {size} bytes")
-        return value
-
-    return check
+def _digest(name: str, value) -> bytes:
+    if not isinstance(value, bytes) or len(value) != DIGEST_BYTES:
+        raise MessageError(f"{name} must be {DIGEST_BYTES} bytes")
+    return value
 
 
 def _cost(name: str, value: Any) -> float:
@@ -102,8 +99,8 @@ def _cost(name: str, value: Any) -> float:
 
 # Checks of the fields of messages, each of which returns the value that is kept.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "session": _of_bytes(SESSION_BYTES),
-    "task": _of_bytes(DIGEST_BYTES),
+    "session": _digest,
+    "task": _digest,
     "step": lambda name, value: _whole(name, value, 0, _MAX_STEP),
     "client": lambda name, value: check_name(value),
     "n_samples": lambda name, value: _whole(name, value, 0, _MAX_ROWS),

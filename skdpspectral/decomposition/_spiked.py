@@ -111,13 +111,12 @@ class PrivateScales(Statistic):
         more = {"magnitude": self.n_samples, "lemma": "quantile-votes"}
         return Votes("quantile", STEPS).planned(mu, self.moved, 2, **more)
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Scales:
-        """Release the votes of walked rows on orthonormal ones; return the scales."""
-        (components,) = given
-        return self.of(self.cells(release, rows, components), len(components))
+    def run(self, release: Any, rows: Any, *given: Any) -> tuple[Cell, ...]:
+        """Release the votes of walked rows on given orthonormal ones.
 
-    def cells(self, release: Any, rows: Any, components: np.ndarray) -> tuple:
-        """Release the votes; return the cells of squared lengths along and across."""
+        Returns the cells of squared lengths along and across.
+        """
+        (components,) = given
         low, high = (2.0 * math.log(length) for length in self.norm_range)
         span = {"components": components, "low": low, "high": high}
         votes = np.cumsum(rows.reduce(partial(_counts, **span)), axis=1)
@@ -215,11 +214,10 @@ def _rounded(error: float, size: float) -> dict[str, Any]:
 
 
 class ModelComponents(NamedTuple):
-    """Components, variances along them, in all directions and across them."""
+    """Components, variances along them and across them."""
 
     vectors: np.ndarray
     values: np.ndarray
-    total: float
     noise: float
 
 
@@ -261,11 +259,6 @@ class ModelStatistic(Statistic):
             failure=failure,
             **named,
         )
-
-    def _found(self, vectors, values, noise: float) -> ModelComponents:
-        """Return components with all variances."""
-        total = float(values.sum()) + (self.n_features - len(values)) * noise
-        return ModelComponents(vectors, values, total, noise)
 
     def _largest_distance(self, rank: int) -> float:
         """Return the largest distance between any two projectors."""
@@ -439,7 +432,7 @@ class SpikedProjector(ModelStatistic):
             within = self.moment_within(release, rows, vectors)
             values, vectors = _kernels.leading_first(within, vectors)
             values = np.maximum(values, self.noise)
-        return self._found(vectors, values, self.noise)
+        return ModelComponents(vectors, values, self.noise)
 
     def projector(self, release: Any, X: Any) -> np.ndarray:
         """Release leading eigenvectors of PCA's projector plus noise, as rows."""
@@ -618,7 +611,7 @@ class UnknownSpikes(ModelStatistic):
         rank = self.rank
         scales, vectors = self.subspace(release, rows)
         values = np.full(rank, scales.signal + scales.noise)
-        return self._found(vectors, values, scales.noise)
+        return ModelComponents(vectors, values, scales.noise)
 
     def subspace(self, release: Any, rows: Any) -> tuple[Scales, np.ndarray]:
         """Release the same; return variances and orthonormal rows of shape (r, p)."""
@@ -627,7 +620,7 @@ class UnknownSpikes(ModelStatistic):
         moment = release("direction_moment", moment, overwrite=True)
         directions = eigen.top_eigh(moment, rank)[1]
         voting = walks.Walked(rows[half:], walks.RowWalk(_finite))
-        cells = self.scales.cells(release, voting, directions)
+        cells = self.scales.run(release, voting, directions)
         divisor = 1.0
         if plan.failure:
             bound = self.bound(plan["quantile_1"].noise_std, plan.failure)
@@ -911,11 +904,12 @@ class SpikedPCA(ComponentsMixin, TableComponents):
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=n_samples)
-            found = statistic.run(release, rows)
-            self.components_, self.explained_variance_ = found.vectors, found.values
-            self.explained_variance_ratio_ = found.values / found.total
-            self.noise_variance_ = float(found.noise)
+            vectors, values, noise = statistic.run(release, rows)
+            total = float(values.sum()) + (n_features - len(values)) * noise
+            self.components_, self.explained_variance_ = vectors, values
+            self.explained_variance_ratio_ = values / total
+            self.noise_variance_ = float(noise)
             self.mean_ = np.zeros(n_features)
-            self.n_components_, self.n_samples_ = len(found.vectors), n_samples
+            self.n_components_, self.n_samples_ = len(vectors), n_samples
             self.privacy_ = plan
         return self

@@ -86,7 +86,8 @@ def test_scales_of_normal_rows_without_noise():
     X = rng.standard_normal((200_000, p)) * np.sqrt(sizes)
     scales = PrivateScales(len(X), p)
     release = Answers(Exact(m.name, m.shape) for m in scales.mechanisms(1.0))
-    found = scales.run(release, terms(X[:70_000], X[70_000:]), np.eye(2, p))
+    cells = scales.run(release, terms(X[:70_000], X[70_000:]), np.eye(2, p))
+    found = scales.of(cells, 2)
     assert found.signal == pytest.approx(signal, rel=0.03)
     assert found.noise == pytest.approx(noise, rel=0.02)
 

@@ -51,7 +51,7 @@ def votes(n, std, directions, rng, norm_range=(1e-3, 1e3)):
     rows = Walked(rng.standard_normal((n, P)) * spread, RowWalk())
     scales = PrivateScales(n, P, norm_range)
     plan = {"quantile_1": SimpleNamespace(noise_std=std)}
-    return scales.cells(Noisy(plan, rng, std), rows, directions)
+    return scales.run(Noisy(plan, rng, std), rows, directions)
 
 
 def test_the_bound_is_above_the_signal_as_seldom_as_it_says():
