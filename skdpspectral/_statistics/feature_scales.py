@@ -946,6 +946,7 @@ def scales_of_features(
     with_mean: bool = True,
 ) -> FeatureStatistic:
     """Return the statistic of scales, and means, for a public number of rows."""
+    refuse_too_few(n_samples)
     given, size = (n_samples, n_features, box, holes), n_samples * mu
     size /= math.sqrt(n_features)
     hopeless = with_mean and size < _HOPELESS_ROWS and n_features > _MANY_FEATURES

@@ -293,13 +293,13 @@ def saturated(values: np.ndarray) -> np.ndarray:
     return np.nan_to_num(values, copy=False)
 
 
-def check_scores(X, n_components: int) -> np.ndarray:
-    """Validate scores of shape (n_samples, n_components)."""
-    X = check_rows(None, X)
-    if X.shape[1] != n_components:
+def check_scores(X, n_columns: int, **how):
+    """Validate what transform returned, of shape (n_samples, n_columns)."""
+    X = check_rows(None, X, **how)
+    if X.shape[1] != n_columns:
         raise ValueError(
-            f"X must have shape (n_samples, {n_components}), as transform returns it, "
-            f"got {X.shape}"
+            f"X must have shape (n_samples, {n_columns}), as transform returns it, got "
+            f"{X.shape}"
         )
     return X
 
@@ -377,13 +377,7 @@ CLIENTS = Names("clients", "client_feature")
 
 
 def deferred_users(
-    estimator,
-    X,
-    users,
-    user_feature,
-    *,
-    reset: bool,
-    names: Names = USERS,
+    estimator, X, users, user_feature, *, reset: bool, names: Names = USERS
 ) -> DeferredRead:
     """Check the form of a table with users, as :func:`deferred_rows` does.
 
@@ -420,12 +414,11 @@ def deferred_users(
         return _read_ids(own, shape[0], owner)
 
     def read() -> UserTable:
-        features, own = with_columns(X), users
+        features = with_columns(X)
         if place is not None:
-            features, own = read_quietly(lambda: apart_at(features, place))
+            features, _ = read_quietly(lambda: apart_at(features, place))
         numbers = _numbers(features, (shape[0], len(kept)))
-        own = None if own is None else _read_ids(own, shape[0], owner)
-        return UserTable(numbers, own)
+        return UserTable(numbers, ids() if known else None)
 
     owner = names.ids if place is None else names.feature
     known = place is not None or users is not None

@@ -13,15 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
-from .._statistics.feature_scales import (
-    FARTHEST,
-    FeatureStatistic,
-    refuse_too_few,
-    scales_of_features,
-)
+from .._statistics.feature_scales import FARTHEST, FeatureStatistic, scales_of_features
 from .._tables.clipping import make_box
 from .._tables.columns import is_sparse
-from .._tables.table import check_rows, deferred_rows, map_rows, saturated
+from .._tables.table import check_rows, check_scores, deferred_rows, map_rows
 from ..accounting import PrivacyAccountant, gaussian_mu
 from ..mechanisms._plan import has_budget
 
@@ -171,7 +166,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     def _statistic(self, n_samples: int, n_features: int) -> FeatureStatistic:
         """Return the statistic of a fit of that shape, from public numbers alone."""
-        refuse_too_few(n_samples)
         box = None
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)
@@ -287,12 +281,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         check_is_fitted(self)
         _refuse_sparse(X, "" if self.mean_ is None else "with_mean=False")
-        X = check_rows(None, X, accept_sparse=True)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X must have shape (n_samples, {self.n_features_in_}), as transform "
-                f"returns it, got {X.shape}"
-            )
+        X = check_scores(X, self.n_features_in_, accept_sparse=True)
         weights = self._weights()
         units = np.divide(1.0, weights, out=np.zeros_like(weights), where=weights > 0)
         if sparse.issparse(X):
@@ -315,7 +304,7 @@ def standardized(block, mean, weights, reach, precision=np.float64) -> np.ndarra
     block = np.asarray(block, dtype=np.float64)
     block = block * weights if mean is None else (block - mean) * weights
     np.clip(block, -reach, reach, out=block)
-    return saturated(block.astype(precision, copy=False))
+    return np.nan_to_num(block.astype(precision, copy=False), copy=False)
 
 
 def _scaled_columns(X, factors: np.ndarray, precision):
@@ -323,6 +312,6 @@ def _scaled_columns(X, factors: np.ndarray, precision):
     X = X.astype(precision, copy=True)
     with np.errstate(all="ignore"):
         X.data *= factors[X.indices].astype(precision)
-    saturated(X.data)
+    np.nan_to_num(X.data, copy=False)
     X.eliminate_zeros()
     return X

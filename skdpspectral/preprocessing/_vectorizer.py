@@ -698,8 +698,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             self.n_samples_ = statistics.n_samples
             self.privacy_ = plan
             self._warn_of_unseen(
-                "transform returns 0 for them",
-                "scale them by public bounds before",
+                "transform returns 0 for them", "scale them by public bounds before"
             )
             self._warn_of_rare(rows, categories)
         return self
