@@ -395,8 +395,8 @@ class Fitted(NamedTuple):
     """The moment of the seen columns, with the units and limits of all columns.
 
     Columns are regressors, targets and a constant. `spread` is the deviation of the
-    off-diagonal noise, and `cross_spread` that of products with targets. `weighted` are
-    the estimates that intervals are made of, if any.
+    off-diagonal noise, and `cross_spread` that of products with targets. `weighted` is
+    what intervals are made of, for rows that are weighted beyond a `radius`.
     """
 
     matrix: np.ndarray
@@ -1122,11 +1122,8 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             self.__dict__.pop(name, None)
         if not self.intervals:
             return
-        p, seen, self.row_radius_ = (
-            self.n_features_in_,
-            ~self.unseen_targets_,
-            found.radius,
-        )
+        p, seen = self.n_features_in_, ~self.unseen_targets_
+        self.row_radius_ = found.radius
         self.weighted_coef_ = np.zeros((len(seen), p + 1))
         self.coef_cov_ = np.zeros((len(seen), p + 1, p + 1))
         self.linearity_pvalue_ = np.full(len(seen), np.nan)
