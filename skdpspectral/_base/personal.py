@@ -261,12 +261,9 @@ class PersonalEstimator(KeepsUsers):
 
     # -- predictions and further users: no budget is spent ---------------------------
 
-    # Reads rows and users for a fitted estimator; returns features and offsets.
-    _read_like_fit: ClassVar[Callable[..., tuple[UserTable, np.ndarray | float]]]
-    # Predicts rows of users with codes; those below 0 have no model.
-    _predicted: ClassVar[Callable[..., np.ndarray]]
-    # Returns models of users fitted to their rows minus the offsets.
-    _fit_users: ClassVar[Callable[..., Any]]
+    # Subclasses read rows and offsets like the fit (`_read_like_fit`), predict rows of
+    # users with codes, below 0 without a model (`_predicted`), and fit models of users
+    # to their rows minus the offsets (`_fit_users`).
 
     def predict(self, X, *, users=None):
         """Predict each row with the model of its user.

@@ -211,28 +211,13 @@ class Scores(NamedTuple):
     noise: np.ndarray
 
 
-class Weighted(NamedTuple):
-    """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).
-
-    `hidden`, (P, h), are directions that are not estimated; rows keep shares `kept` of
-    their mean squares (P,) if weighted, up to the length `radius`.
-    """
-
-    estimates: np.ndarray
-    covariances: np.ndarray
-    p_values: np.ndarray
-    hidden: np.ndarray
-    kept: np.ndarray
-    radius: float
-
-
 def inverse_within(moment: Moment, blocks: np.ndarray) -> tuple:
     """Invert the moment of regressors with a constant, where it exceeds its noise.
 
     Returns the inverse and orthonormal directions that noise hides, (P, h). Within each
-    block of one-hot columns, effects weighted by released shares of the
-    columns add up to 0; -1 is no block. Columns whose released share may be noise are
-    left out first, as this noise would turn the directions of others.
+    block of one-hot columns, effects weighted by released shares of the columns add up
+    to 0; -1 is no block. Columns whose released share may be noise are left out first,
+    as this noise would turn the directions of others.
     """
     released = 0.5 * (moment.regressors[-1] + np.diag(moment.regressors))
     rare = (blocks >= 0) & (released <= edge_of_noise(moment.spread, len(blocks)))

@@ -68,7 +68,7 @@ _LOCAL_STEPS = 10
 # Bisections for the users' median norms, on a logarithmic scale, and their share of
 # mu**2.
 _BISECTIONS = 12
-_VOTES = Votes("median", _BISECTIONS)
+_VOTES, _N_NORMS = Votes("median", _BISECTIONS), (1 << _BISECTIONS) + 1
 _SMALLEST_LOG10, _LARGEST_LOG10 = -8.0, 8.0
 _MEDIAN_SHARE = 0.1
 
@@ -298,8 +298,8 @@ class SharedDirections(Statistic):
 
     @property
     def _rounds(self) -> list[str]:
-        n_rounds = self.n_releases - self.release_start
-        return [f"moments_{number}" for number in range(1, n_rounds + 1)]
+        numbers = range(1, self.n_releases - self.release_start + 1)
+        return [f"moments_{number}" for number in numbers]
 
     @property
     def _n_medians(self) -> int:
@@ -408,15 +408,14 @@ class SharedDirections(Statistic):
 
     def _counts(self, rows, U, rules) -> np.ndarray:
         """Count users whose norms at U are at most those on a grid; last, all users."""
-        counts = np.zeros((2, (1 << _BISECTIONS) + 2), dtype=np.int64)
-        for found in rows.sums(partial(self._placed, U=U, rules=rules), self.n_jobs):
-            counts += found
+        placed, shape = partial(self._placed, U=U, rules=rules), (2, _N_NORMS + 1)
+        counts = sum(rows.sums(placed, self.n_jobs), np.zeros(shape, dtype=np.int64))
         return counts.cumsum(axis=1)
 
     def _placed(self, block, rows, U, rules) -> np.ndarray:
         """Count the users of a block between the norms on the grid."""
-        points = _norm_at(np.arange((1 << _BISECTIONS) + 1))
-        counts = np.zeros((2, len(points) + 1), dtype=np.int64)
+        points = _norm_at(np.arange(_N_NORMS))
+        counts = np.zeros((2, _N_NORMS + 1), dtype=np.int64)
         for moments in self._answers(block, rows, U, rules):
             parts = np.split(moments, [self._n_curvature], axis=1)
             for count, vectors in zip(counts, parts, strict=True):
@@ -435,7 +434,7 @@ def _start_sums(block, rows) -> Iterator:
 
 def _norm_at(place):
     """Return the norm at a place of the grid."""
-    share = place / (1 << _BISECTIONS)
+    share = place / (_N_NORMS - 1)
     return 10.0 ** (_SMALLEST_LOG10 + share * (_LARGEST_LOG10 - _SMALLEST_LOG10))
 
 

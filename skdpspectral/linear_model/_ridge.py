@@ -395,8 +395,8 @@ class Fitted(NamedTuple):
     """The moment of the seen columns, with the units and limits of all columns.
 
     Columns are regressors, targets and a constant. `spread` is the deviation of the
-    off-diagonal noise, and `cross_spread` that of products with targets. `weighted` are
-    the estimates that intervals are made of, if any.
+    off-diagonal noise, and `cross_spread` that of products with targets. `weighted` is
+    what intervals are made of, for rows that are weighted beyond a `radius`.
     """
 
     matrix: np.ndarray
@@ -404,7 +404,8 @@ class Fitted(NamedTuple):
     cross_spread: float
     units: Units
     limits: tuple[np.ndarray, np.ndarray]
-    weighted: kernels.Weighted | None = None
+    weighted: tuple | None = None
+    radius: float = math.inf
 
 
 class RegressionMoments(Combination):
@@ -588,7 +589,7 @@ class RegressionMoments(Combination):
         if not self.scores:
             return found
         weighted = self._weighted(release, joint, found, standard, radius)
-        return found._replace(weighted=weighted)
+        return found._replace(weighted=weighted, radius=float(radius))
 
     def _constant(self, location, release, rows, units: Units) -> Fitted:
         """Release locations of targets in place of the remaining releases."""
@@ -672,7 +673,11 @@ class RegressionMoments(Combination):
         return growth * math.sqrt(max(usual, 1e-300)), math.inf, weight
 
     def _weighted(self, release, rows, found: Fitted, standard, radius) -> Any:
-        """Release scores, and those of far rows; return what intervals are made of."""
+        """Release scores of all rows and of far ones, and estimate coefficients.
+
+        Returns estimates (k, P), covariances of their errors (k, P, P), p-values of
+        linearity (k,), hidden directions (P, h), and shares of mean squares kept (P,).
+        """
         inputs, targets = standard.inputs, standard.columns - self.widths["X"]
         noise = found.spread, found.cross_spread, self.n_samples
         moment = kernels.moment_of(found.matrix, len(inputs), *noise)
@@ -696,7 +701,7 @@ class RegressionMoments(Combination):
         ones = (blocks < 0) & ("X" in self.parts() or self.square is not None)
         kept = np.where(ones, np.diag(moment.regressors), moment.regressors[-1, -1])
         errors = kernels.errors_of(moment, inverse, *scores)
-        return kernels.Weighted(estimate.T, *errors, hidden, kept, radius)
+        return estimate.T, *errors, hidden, kept
 
 
 # -- the estimators ------------------------------------------------------------------
@@ -1117,28 +1122,28 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             self.__dict__.pop(name, None)
         if not self.intervals:
             return
-        weighted, p, seen = found.weighted, self.n_features_in_, ~self.unseen_targets_
+        p, seen = self.n_features_in_, ~self.unseen_targets_
+        self.row_radius_ = found.radius
         self.weighted_coef_ = np.zeros((len(seen), p + 1))
         self.coef_cov_ = np.zeros((len(seen), p + 1, p + 1))
         self.linearity_pvalue_ = np.full(len(seen), np.nan)
-        self.kept_, self.row_radius_ = np.full(p, np.nan), math.inf
-        self.hidden_directions_ = np.eye(p)
-        if weighted is not None:
+        self.kept_, self.hidden_directions_ = np.full(p, np.nan), np.eye(p)
+        if found.weighted is not None:
+            estimates, covariances, p_values, hidden, kept = found.weighted
             inputs = np.flatnonzero(~self.unseen_features_)
-            self.hidden_directions_ = np.zeros((p, weighted.hidden.shape[1]))
-            self.hidden_directions_[inputs] = weighted.hidden[:-1]
-            self.kept_[inputs] = weighted.kept[:-1]
-            self.row_radius_ = float(weighted.radius)
-            self.linearity_pvalue_[seen] = weighted.p_values
+            self.hidden_directions_ = np.zeros((p, hidden.shape[1]))
+            self.hidden_directions_[inputs] = hidden[:-1]
+            self.kept_[inputs] = kept[:-1]
+            self.linearity_pvalue_[seen] = p_values
             # From standardized columns to those of the data.
             scale, at = self.scale_[inputs], np.append(inputs, p)
             turn = np.diag(np.append(1.0 / scale, 1.0))
             turn[-1, :-1] = -self.mean_[inputs] / scale
             units = self.target_scale_[seen][:, None]
-            estimates = weighted.estimates @ turn.T * units
+            estimates = estimates @ turn.T * units
             estimates[:, -1] += self.target_mean_[seen]
             self.weighted_coef_[np.ix_(seen, at)] = estimates
-            covariances = turn @ weighted.covariances @ turn.T * units[:, :, None] ** 2
+            covariances = turn @ covariances @ turn.T * units[:, :, None] ** 2
             self.coef_cov_[np.ix_(seen, at, at)] = covariances
         self.coef_std_ = self._contrasts()[1]
 

@@ -196,14 +196,11 @@ def test_estimates_of_quadratic_and_linear_terms_are_unbiased(monkeypatch):
         solution = inverse[:, None] * noisy
         moment = kernels.Moment(A, noisy, np.zeros(1), spread, cross, 10**12)
         beta = vectors @ solution[:, 0]
-        terms = kernels._stein_estimates(
-            moment, values, inverse, differences, noisy, solution
-        )
+        given = moment, values, inverse
+        terms = kernels._stein_estimates(*given, differences, noisy, solution)
         explained, fitted = terms[0][0], terms[1][0]
         errors.append([fitted - beta @ exact @ beta, explained - b @ beta])
-        risk, factor = kernels._risk(
-            moment, values, inverse, solution, terms, np.asarray
-        )
+        risk, factor = kernels._risk(*given, solution, terms, np.asarray)
         expected = factor[0] ** 2 * fitted - 2 * factor[0] * explained
         assert risk[0] == pytest.approx(expected)
     errors = np.array(errors)
