@@ -82,7 +82,6 @@ from ._vote import (
     MIN_BLOCK_SIZE,
     N_MADE_UP,
     Ballot,
-    Choice,
     VoteBudgets,
     _block,
     _deal,
@@ -93,7 +92,6 @@ from ._vote import (
     quiet,
     set_sources,
     sliceable,
-    sliceable_targets,
 )
 
 # Largest number of candidates, each of which is checked before the charge.
@@ -396,19 +394,17 @@ class PrivateSearchCV(
             # It is charged here, and values are read from here on.
             (release,) = self._start_release(plan, n_public=ballot.n_rows)
             progress.begin(X, y, plan)
-            X = read_quietly(lambda: sliceable(X), "X could not be read")
-            y = read_quietly(lambda: sliceable_targets(y), "y could not be read")
-            choice = Choice()
+            X = read_quietly(lambda: sliceable(X, "X"), "X could not be read")
+            y = read_quietly(lambda: sliceable(y, "y"), "y could not be read")
+            index, support, std = 0, math.nan, math.nan
             if budgets.n_blocks:
                 secret = release.draw_key(), Coins(self.noise_seed)
                 said = "the column of users could not be read"
                 dealt = read_quietly(lambda: _deal(X, ballot, *secret), said)
-                given = ballot, dealt, X, y, self.n_jobs, progress
-                choice = budgets.choose(release, *_totals(*given))
-            index = 0 if choice.kept else choice.proposed
+                votes = _totals(ballot, dealt, X, y, self.n_jobs, progress)
+                index, support, std = budgets.choose(release, *votes)
             limit = FitLimit(budgets.mu_fit, plan.failure, (plan.unit, plan.neighbors))
-            model = found.models[index]
-            seed = release.draw_seed()
+            seed, model = release.draw_seed(), found.models[index]
             model = fitted_within_budget(model, X, y, limit, seed, self)
             progress.step(steps)
         given, chosen = self.estimator.get_params(deep=True), found.candidates[index]
@@ -416,9 +412,9 @@ class PrivateSearchCV(
         return {
             "best_params_": chosen or {n: given[n] for n in sorted(names & set(given))},
             "best_estimator_": model,
-            "kept_": choice.kept,
-            "support_": choice.support,
-            "support_std_": choice.std,
+            "kept_": index == 0,
+            "support_": support,
+            "support_std_": std,
             "n_blocks_": budgets.n_blocks,
             "privacy_": plan,
         }
@@ -778,7 +774,7 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
     for numbers in (True, False):  # columns of objects may contain either
         try:
             rows, targets = made_up(search.estimator, X, y, numbers)
-            given = sliceable(rows), sliceable_targets(targets)
+            given = sliceable(rows, "X"), sliceable(targets, "y")
             block = _block(*given, np.arange(N_MADE_UP))
             return ballot.rehearse(candidates, *block)
         except Exception as error:

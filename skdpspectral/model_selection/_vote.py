@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -35,7 +35,12 @@ from .._release.noise import (
     without_recording,
 )
 from .._tables.columns import (
+    COMPLEX,
+    DATE,
+    DAY,
+    DURATION,
     NEVER,
+    NUMBER,
     column_names,
     dtypes_of,
     frame_of_arrow,
@@ -138,44 +143,30 @@ class VoteBudgets:
         if not n_challengers or power < _TOO_LITTLE:
             whole = calibrate_gaussian(_FIT, 1.0, mu, (1,), lemma=_LEMMA)
             return cls(0, power, mu, (whole,))
-        n_asked = 2 if n_challengers > 1 else 1
-        shares = (*[_SHARE / n_asked] * n_asked, 1.0 - _SHARE)
-        *asking, fit = split_mu(mu, shares)
-        planned: list[Any] = []
+        n_asked, planned = min(n_challengers, 2), list[Any]()
+        *asking, fit = split_mu(mu, (*[_SHARE / n_asked] * n_asked, 1.0 - _SHARE))
         if n_asked == 2:
             given = _CHALLENGER, asking[0], n_challengers, 1.0
             planned.append(calibrate_exponential(*given, lemma=_LEMMA))
-        planned += (
-            calibrate_gaussian(
-                *(_SUPPORT, 1.0, asking[-1], (1,)),
-                magnitude=float(blocks),
-                lemma=_LEMMA,
-            ),
-            calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA),
-        )
+        given, largest = (_SUPPORT, 1.0, asking[-1], (1,)), float(blocks)
+        planned.append(calibrate_gaussian(*given, magnitude=largest, lemma=_LEMMA))
+        planned.append(calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA))
         return cls(blocks, power, fit, tuple(planned))
 
-    def choose(self, release: Any, sums: np.ndarray, beats: np.ndarray) -> Choice:
-        """Propose a challenger by sums of votes; keep it if it clearly wins blocks."""
+    def choose(
+        self, release: Any, sums: np.ndarray, beats: np.ndarray
+    ) -> tuple[int, float, float]:
+        """Propose a challenger by sums of votes; keep it if it clearly wins blocks.
+
+        Returns its place among the candidates, 0 if it lost, its support, and the
+        standard error of that.
+        """
         *proposal, support, _ = self.mechanisms
         proposed = release.choose(_CHALLENGER, sums) if proposal else 0
         (count,) = release(_SUPPORT, beats[proposed : proposed + 1])
-        bar = 0.5 * self.n_blocks + _MARGIN * support.noise_std
-        return Choice(
-            proposed + 1,
-            bool(count <= bar),
-            float(count) / self.n_blocks,
-            support.noise_std / self.n_blocks,
-        )
-
-
-class Choice(NamedTuple):
-    """The released choice: a challenger, by its place, whether it lost, its support."""
-
-    proposed: int = 0
-    kept: bool = True
-    support: float = math.nan
-    std: float = math.nan
+        std, m = support.noise_std, self.n_blocks
+        lost = count <= 0.5 * m + _MARGIN * std
+        return 0 if lost else proposed + 1, float(count) / m, std / m
 
 
 # -- blocks ------------------------------------------------------------------------
@@ -216,13 +207,14 @@ def _totals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sums over blocks of votes, and of whether challengers win."""
 
-    def block(rows: np.ndarray) -> tuple[Any, Any]:
-        with quiet(), contextlib.suppress(Exception):
-            return _block(X, y, rows)
-        return None, None  # no more than the worst scores of this block
+    def blocks() -> Iterator[tuple[int, Any, Any]]:
+        for number, rows in enumerate(dealt):
+            block = None, None  # no more than the worst scores of this block
+            with quiet(), contextlib.suppress(Exception):
+                block = _block(X, y, rows)
+            yield number, *block
 
-    asked = ((number, *block(rows)) for number, rows in enumerate(dealt))
-    found = []
+    asked, found = blocks(), []
     with contextlib.ExitStack() as within:
         votes = (ballot(*one) for one in asked)
         if effective_n_jobs(n_jobs) != 1:
@@ -236,23 +228,18 @@ def _totals(
     return sums, beats
 
 
-def sliceable(X: Any) -> Any:
-    """Return a table of which rows can be taken."""
-    if sparse.issparse(X):
-        return X.tocsr()
-    if column_names(X) is not None and is_arrow(X):
-        return frame_of_arrow(X)
-    return X if hasattr(X, "shape") else read_entries(X, "X")
-
-
-def sliceable_targets(y: Any) -> Any:
-    """Return targets of which rows can be taken; lists stay lists."""
-    if hasattr(y, "to_pylist"):
-        return y.to_pylist()
-    if isinstance(y, tuple):
-        return list(y)
-    kept = y is None or isinstance(y, (list, range)) or hasattr(y, "shape")
-    return y if kept else read_entries(y, "y")
+def sliceable(values: Any, name: str) -> Any:
+    """Return X or y in a form of which rows can be taken; targets in lists stay so."""
+    if sparse.issparse(values):
+        return values.tocsr()
+    if name == "X" and column_names(values) is not None and is_arrow(values):
+        return frame_of_arrow(values)
+    if name == "y" and hasattr(values, "to_pylist"):
+        return values.to_pylist()
+    if name == "y" and isinstance(values, (list, range, tuple)):
+        return list(values)
+    kept = values is None or hasattr(values, "shape")
+    return values if kept else read_entries(values, name)
 
 
 def packed(models: Sequence[Any], scorer: Any) -> bytes:
@@ -491,36 +478,35 @@ def made_up_rows(X: Any, known: dict, numbers: bool) -> Any:
     Columns have the values that are `known`. Columns of dtypes that nothing can be made
     of have words.
     """
-    n_columns = shape_of(X)[1]
+    n_columns, names = shape_of(X)[1], column_names(X)
     if sparse.issparse(X):
-        dense = [
-            _whole(place) * (_whole(place + n_columns) > 2)
-            for place in range(n_columns)
-        ]
+        places = range(n_columns)
+        dense = [_whole(p) * (_whole(p + n_columns) > 2) for p in places]
         return sparse.csr_matrix(np.stack(dense, axis=1).astype(X.dtype))
-    names = column_names(X)
+    if names is None and hasattr(X, "shape") and not isinstance(X, np.ndarray):
+        raise TypeError(
+            "X must be an array, lists, a sparse matrix or a dataframe, got "
+            f"{type(X).__name__}: convert it first"
+        )
+    frame = frame_of_arrow(X.slice(0, 0)) if names is not None and is_arrow(X) else X
+    dtypes = dtypes_of(frame)
     if names is None:
-        if hasattr(X, "shape") and not isinstance(X, np.ndarray):
-            raise TypeError(
-                "X must be an array, lists, a sparse matrix or a dataframe, got "
-                f"{type(X).__name__}: convert it first"
-            )
-        dtype = X.dtype if isinstance(X, np.ndarray) else np.dtype(object)
-        table = np.empty((N_MADE_UP, n_columns), dtype)
-        for place in range(n_columns):
-            given = known.get(place, known.get(place - n_columns))
-            if given is None and place < len(DEFAULT_NAMES):
-                given = known.get(DEFAULT_NAMES[place])
-            table[:, place] = _values(dtype, given, numbers, place)
-        return table if isinstance(X, np.ndarray) else table.tolist()
-    frame = frame_of_arrow(X.slice(0, 0)) if is_arrow(X) else X
+        dtypes = [getattr(X, "dtype", np.dtype(object))] * n_columns
     columns = []
-    for place, (name, dtype) in enumerate(zip(names, dtypes_of(frame), strict=True)):
-        given = known.get(str(name), known.get(place, known.get(place - n_columns)))
+    for place, dtype in enumerate(dtypes):
+        keys: list[Any] = [place, place - n_columns]
+        keys += DEFAULT_NAMES[place:][:1] if names is None else [str(names[place])]
+        given = next((known[key] for key in reversed(keys) if key in known), None)
         if given is None and str(dtype).startswith("Enum"):
             given = list(getattr(dtype, "categories", _WORDS))
-        columns.append(_column(frame, dtype, _values(dtype, given, numbers, place)))
-    return _frame(frame, columns)
+        columns.append(_values(dtype, given, numbers, place))
+    if names is not None:
+        made = zip(dtypes, columns, strict=True)
+        return _frame(frame, [_column(frame, *column) for column in made])
+    table = np.empty((N_MADE_UP, n_columns), dtypes[0])
+    for place, values in enumerate(columns):
+        table[:, place] = values
+    return table if isinstance(X, np.ndarray) else table.tolist()
 
 
 def _frame(like: Any, columns: list[Any]) -> Any:
@@ -560,22 +546,21 @@ def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
     """Return values that fit a dtype: the given ones in turn, or any."""
     if given is not None:
         return _in_turn(given)
-    kind = getattr(own_type(dtype), "name", str(own_type(dtype))).lower()
-    if kind_of(dtype) == NEVER:
-        return _in_turn(_WORDS)
-    if "bool" in kind:
-        return _whole(place) > 3
-    if any(time in kind for time in ("date", "timestamp")):
-        return np.datetime64("2020-01-01", "ns") + np.arange(N_MADE_UP)
-    if any(time in kind for time in ("timedelta", "duration")):
+    kind, own = kind_of(dtype), own_type(dtype)
+    name = getattr(own, "name", str(own)).lower()
+    if kind == DURATION:
         return np.arange(N_MADE_UP).astype("m8[ns]")
-    if any(name in kind for name in ("float", "double", "decimal", "complex")):
-        return 2.0 * public_start(place, (N_MADE_UP,))
-    if "int" in kind and "interval" not in kind:
-        return _whole(place)
-    if numbers and kind in ("object", "none"):
+    if kind in (DATE, DAY):
+        return np.datetime64("2020-01-01", "ns") + np.arange(N_MADE_UP)
+    if kind in (NUMBER, COMPLEX):
+        if "bool" in name:
+            return _whole(place) > 3
+        floats = 2.0 * public_start(place, (N_MADE_UP,))
+        return _whole(place) if "int" in name else floats
+    if numbers and name == "object" and kind != NEVER:
         return _whole(place).astype(object)
-    return _in_turn(_WORDS)[public_order(N_MADE_UP)]
+    words = _in_turn(_WORDS)
+    return words if kind == NEVER else words[public_order(N_MADE_UP)]
 
 
 def _whole(number: int) -> np.ndarray:
