@@ -344,27 +344,6 @@ def _ratings_bunch(maker, *, user_id, item_id, rating, **public):
     )
 
 
-def _ratings_to_pandas(bunch):
-    """Turn the tables of a Bunch into pandas objects, those of columns included."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("as_frame=True needs pandas: pip install pandas") from error
-    bunch.frame = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-    bunch.frame["rating"] = bunch.target
-    bunch.data = bunch.frame[bunch.feature_names]
-    bunch.target = bunch.frame["rating"]
-    bunch.item_features = pd.DataFrame(
-        bunch.item_features,
-        columns=bunch.item_feature_names,
-        index=pd.Index(bunch.item_ids, name="item_id"),
-    )
-    for table in ("users", "movies"):
-        if table in bunch:
-            bunch[table] = pd.DataFrame(dict(bunch[table]))
-    return bunch
-
-
 _RATINGS = {
     **dict.fromkeys(("n_users", "n_items", "n_ratings_per_user"), SIZE),
     **{"as_frame": ["boolean"], "random_state": SEED},
@@ -488,7 +467,21 @@ def make_ratings(
         item_features=features,
         item_feature_names=[f"feature_{j}" for j in range(_N_FEATURES)],
     )
-    return _ratings_to_pandas(bunch) if as_frame else bunch
+    if as_frame:
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "as_frame=True needs pandas: pip install pandas"
+            ) from error
+        names, rows = bunch.feature_names, pd.Index(bunch.item_ids, name="item_id")
+        bunch.frame = pd.DataFrame(bunch.data, columns=names).assign(
+            rating=bunch.target
+        )
+        bunch.data, bunch.target = bunch.frame[names], bunch.frame["rating"]
+        columns = bunch.item_feature_names
+        bunch.item_features = pd.DataFrame(features, columns=columns, index=rows)
+    return bunch
 
 
 def _pairs(counts, n_items, rng):
@@ -555,13 +548,7 @@ FIRST_YEAR, YEARS = 1900, 100
 UNKNOWN_YEAR = 0  # no title has it
 
 
-def fetch_movielens(
-    variant="ml-100k",
-    *,
-    data_home=None,
-    download_if_missing=False,
-    as_frame=False,
-):
+def fetch_movielens(variant="ml-100k", *, data_home=None, download_if_missing=False):
     """Load MovieLens: ratings of movies, 1 to 5, by users of a web site.
 
     =======  =========  =====  ======  ============
@@ -596,28 +583,22 @@ def fetch_movielens(
     download_if_missing : bool, default=False
         Whether to download the zip from files.grouplens.org, about 5 or 6 MB, into
         that folder if it is not there.
-    as_frame : bool, default=False
-        Whether to return tables as pandas objects.
 
     Returns
     -------
     sklearn.utils.Bunch
         - `data` (n_ratings, 2) has columns user_id and item_id, and `target`
           (n_ratings,) has the ratings. Both are int64, in the order of the original
-          file. With `as_frame`, `frame` has both in one table, otherwise it is None.
-          `feature_names` and `target_names` are their names.
+          file. `feature_names` and `target_names` are their names.
         - Public: `rating_range` = (1, 5); `item_ids` (n_items,), the catalog;
-          `item_features` (n_items, 19 or 20) in that order, in [0, 1], indexed by item
-          with `as_frame`; `item_feature_names`; `movies`, with columns item_id, title
-          and year (0 if unknown). The features are 0 or 1 for each genre (18 in ml-1m,
-          and also "unknown" in ml-100k), and (year - 1900)/100 for the year in the
-          title, or 0.5 if it is unknown (one movie of ml-100k).
+          `item_features` (n_items, 19 or 20) in that order, in [0, 1];
+          `item_feature_names`; `movies`, with columns item_id, title and year (0 if
+          unknown). The features are 0 or 1 for each genre (18 in ml-1m, and also
+          "unknown" in ml-100k), and (year - 1900)/100 for the year in the title, or
+          0.5 if it is unknown (one movie of ml-100k).
         - Private: `users`, with columns user_id, gender, age and occupation (ml-1m has
-          codes for ages and occupations, listed in its README).
+          codes for ages and occupations, listed in its README). No ZIP codes.
         - `DESCR`.
-
-        `movies` and `users` are tables with `as_frame`, and a Bunch of columns
-        otherwise. ZIP codes are excluded.
 
     Raises
     ------
@@ -627,8 +608,6 @@ def fetch_movielens(
         If no file exists and `download_if_missing` is not set (FileNotFoundError), the
         download fails, or the file is not the one published by GroupLens, by its
         SHA-256 checksum.
-    ImportError
-        If `as_frame` is set and pandas is not installed.
 
     See Also
     --------
@@ -660,8 +639,7 @@ def fetch_movielens(
             f"but should be {CHECKSUMS[variant]}; remove the file and fetch it again"
         )
     with zipfile.ZipFile(path) as archive:
-        bunch = _movielens_bunch(variant, **_parsed(variant, archive))
-    return _ratings_to_pandas(bunch) if as_frame else bunch
+        return _movielens_bunch(variant, **_parsed(variant, archive))
 
 
 def _movielens_bunch(variant, *, users, items, titles, genres, **ratings):

@@ -31,6 +31,7 @@ import argparse
 import warnings
 
 import numpy as np
+import pandas as pd
 from cells import Cells
 from real_tables import fetch_movielens, load_adult, load_jester
 from sklearn.base import clone
@@ -197,8 +198,8 @@ class Ratings:
     scoring = "squared_error", {"limit": 16.0}
 
     def __init__(self):
-        data = fetch_movielens("ml-100k", as_frame=True)
-        self.data = data.data[["user_id", "item_id"]]
+        data = fetch_movielens("ml-100k")
+        self.data = pd.DataFrame(data.data, columns=data.feature_names)
         self.targets = np.asarray(data.target, dtype=float)
         self.estimator = DPMatrixFactorization(items=data.item_ids, rating_range=(1, 5))
         self.grid = {

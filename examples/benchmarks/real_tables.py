@@ -61,7 +61,7 @@ def pandas_or_error():
     return pd
 
 
-def fetch_movielens(variant="ml-100k", *, as_frame=False):
+def fetch_movielens(variant="ml-100k"):
     """Load MovieLens as the package does, or from an archive of arrays if there is one.
 
     The archive has `user_id`, `item_id` (ml-1m: `movie_id`), `rating`, `users_id`,
@@ -78,12 +78,12 @@ def fetch_movielens(variant="ml-100k", *, as_frame=False):
     try:
         raw = read_archive(variant, names)
     except FileNotFoundError:
-        return datasets.fetch_movielens(variant, as_frame=as_frame)
+        return datasets.fetch_movielens(variant)
     expect("genre_names", raw["genre_names"].tolist(), datasets.GENRES[variant])
     if older:
         codes = raw["users_occupation"].astype(np.int64)
         raw["users_occupation"] = raw["occupation_names"].astype(object)[codes]
-    bunch = datasets._movielens_bunch(
+    return datasets._movielens_bunch(
         variant,
         user_id=raw["user_id"],
         item_id=raw[f"{item}_id"],
@@ -93,7 +93,6 @@ def fetch_movielens(variant="ml-100k", *, as_frame=False):
         titles=raw[f"{item}s_title"].tolist(),
         genres=raw[f"{item}s_genre"],
     )
-    return datasets._ratings_to_pandas(bunch) if as_frame else bunch
 
 
 MISSING_LEVEL, MISSING_RATING = 255, 9900

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from list_scores import rating_ndcg_score
 from real_tables import fetch_movielens
 from sklearn.model_selection import cross_val_score
@@ -191,8 +192,8 @@ def end_to_end(n_seeds, components):
 
 def newcomer():
     """Print time and ledger of the shortest pipeline, cross-validated."""
-    ratings = fetch_movielens("ml-100k", as_frame=True)
-    X, y = ratings.data, ratings.target
+    ratings = fetch_movielens("ml-100k")
+    X, y = pd.DataFrame(ratings.data, columns=ratings.feature_names), ratings.target
     with PrivacyAccountant() as accountant:
         start = time.perf_counter()
         model = make_pipeline(

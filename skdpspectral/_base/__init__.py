@@ -1,8 +1,4 @@
-"""What estimators share: the way of a fit, publishing, progress, versions.
-
-Everything here is below all estimators; ``sklearn_compat`` alone imports private names
-of scikit-learn.
-"""
+"""What estimators share; ``sklearn_compat`` alone imports scikit-learn's privates."""
 
 from .estimator import PrivateEstimator
 

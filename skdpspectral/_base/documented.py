@@ -11,7 +11,6 @@ one estimator has to add follows it, indented as the entry's own text is::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from textwrap import indent
 from typing import TypeVar
 
@@ -386,17 +385,11 @@ def documented(cls: _Class) -> _Class:
     """
     _fill(cls, cls.__name__)
     for name, member in vars(cls).items():
-        for layer in _layers(member):
-            _fill(layer, f"{cls.__name__}.{name}")
+        while member is not None and not isinstance(member, type):
+            _fill(member, f"{cls.__name__}.{name}")
+            inner = (getattr(member, within, None) for within in _WITHIN)
+            member = next((found for found in inner if found is not None), None)
     return cls
-
-
-def _layers(member) -> Iterator[object]:
-    """Yield what stands in a class by one name, and all functions within it."""
-    while member is not None and not isinstance(member, type):
-        yield member
-        inner = (getattr(member, name, None) for name in _WITHIN)
-        member = next((found for found in inner if found is not None), None)
 
 
 def _fill(thing, name: str) -> None:

@@ -34,12 +34,7 @@ from .._tables.table import rows_at, table_shape, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
-from ..accounting._ledger.context import (
-    accountant_to_send,
-    ambient_accountant,
-    block_at_hand,
-    says_what_stays_charged,
-)
+from ..accounting._ledger import context
 from ..accounting._ledger.planned_fits import StepShare
 from ..mechanisms import Concern, PrivacyPlan, Remark, Unit, check_count, check_real
 from ..mechanisms._plan import has_budget
@@ -180,7 +175,7 @@ class PrivateEstimator(BaseEstimator):
     def __new__(cls, *args, **kwargs):
         """Note the open ``with`` block, which a worker thread would not see."""
         estimator = super().__new__(cls)
-        noted = block_at_hand()
+        noted = context.block_at_hand()
         if noted is not None:
             estimator._made_in = noted
         return estimator
@@ -390,7 +385,7 @@ class PrivateEstimator(BaseEstimator):
             return self._fit_limit
         if self.accountant is not None:
             return self.accountant
-        return ambient_accountant(getattr(self, "_made_in", None))
+        return context.ambient_accountant(getattr(self, "_made_in", None))
 
     @contextlib.contextmanager
     def _unchanged_on_error(self, *, own_arithmetic: bool = True):
@@ -402,7 +397,7 @@ class PrivateEstimator(BaseEstimator):
         threads = blas_threads(0) if own_arithmetic else contextlib.nullcontext()
         before = self.__dict__.copy()
         try:
-            with threads, np.errstate(all="ignore"), says_what_stays_charged():
+            with threads, np.errstate(all="ignore"), context.says_what_stays_charged():
                 yield
         except BaseException:
             # Never empty: another thread may be reading parameters.
@@ -418,7 +413,7 @@ class PrivateEstimator(BaseEstimator):
         state.pop("_step_share", None)
         noted = state.pop("_made_in", None)
         if self.accountant is None:
-            noted = accountant_to_send(noted)
+            noted = context.accountant_to_send(noted)
             if noted is not None:
                 state["_made_in"] = noted
         return state
@@ -430,7 +425,7 @@ class PrivateEstimator(BaseEstimator):
             clone._step_share = share
         if self._fit_limit is not None:
             clone._fit_limit = self._fit_limit
-        noted = block_at_hand(getattr(self, "_made_in", None))
+        noted = context.block_at_hand(getattr(self, "_made_in", None))
         if noted is not None:
             clone._made_in = noted
         return clone
@@ -472,11 +467,8 @@ class PrivateEstimator(BaseEstimator):
         if not self.privacy_.private:
             name, said = type(self).__name__, self.privacy_.guarantee()
             warn(f"this {name} is not private: {said}", PrivacyLeakWarning)
-        parameters = self.get_params(deep=False)
-        parameters.update(accountant=None, noise_seed=None)
-        published = type(self)(**published_copy(parameters))
+        published = self._unfitted_copy()
         published.__dict__.update(published_copy(self._public_state()))
-        published.__dict__.pop("_made_in", None)
         if hasattr(self, "_sklearn_output_config"):  # set_output(transform=...)
             published._sklearn_output_config = dict(self._sklearn_output_config)
         return published
@@ -484,15 +476,17 @@ class PrivateEstimator(BaseEstimator):
     def _published_copy(self):
         """Return the object's replacement in a published copy of its container."""
         try:
-            check_is_fitted(self)
+            return self.publish()
         except NotFittedError:
-            parameters = published_copy(clone(self).get_params(deep=False))
-            secret = {"accountant", "noise_seed"} & set(parameters)
-            parameters.update(dict.fromkeys(secret))
-            unfitted = type(self)(**parameters)
-            unfitted.__dict__.pop("_made_in", None)
-            return unfitted
-        return self.publish()
+            return clone(self)._unfitted_copy()
+
+    def _unfitted_copy(self):
+        """Return an unfitted copy without accountant, seed and callbacks."""
+        without = {"accountant": None, "noise_seed": None}
+        parameters = {**self.get_params(deep=False), **without}
+        unfitted = type(self)(**published_copy(parameters))
+        unfitted.__dict__.pop("_made_in", None)
+        return unfitted
 
     def save(self, path) -> None:
         """Save the result of :meth:`publish` as an ``.npz`` file of arrays and JSON.
@@ -637,26 +631,20 @@ def fitted_by(fit: Callable[[], Any], private: bool) -> Any:
         with parallel_config(backend="sequential"), np.errstate(all="ignore"):
             return fit()
     except Exception as error:
-        owner = _owner_of(error) if private else None
-        if owner is None:
+        owner = "a step"
+        if not private:
             raise
+        for frame, _ in list(traceback.walk_tb(error.__traceback__))[1:]:
+            if frame.f_globals.get("__name__", "").startswith("skdpspectral."):
+                raise
+            if isinstance(frame.f_locals.get("self"), BaseEstimator):
+                owner = type(frame.f_locals["self"]).__name__
         failed = f"{owner} raised {type(error).__name__}"
     # Outside of the handler, where the error would be the context of another.
     raise ValueError(
         f"{failed}; its message is not shown, because it may quote values; to see it, "
         "fit this estimator alone on public rows of the same form"
     )
-
-
-def _owner_of(error: Exception) -> str | None:
-    """Return the class of the estimator that raised; None for private ones."""
-    found = "a step"
-    for frame, _ in list(traceback.walk_tb(error.__traceback__))[1:]:
-        if frame.f_globals.get("__name__", "").startswith("skdpspectral."):
-            return None
-        if isinstance(frame.f_locals.get("self"), BaseEstimator):
-            found = type(frame.f_locals["self"]).__name__
-    return found
 
 
 # -- estimators that keep a fitted model -----------------------------------------------

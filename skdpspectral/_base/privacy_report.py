@@ -139,13 +139,12 @@ def privacy_report(estimator) -> PrivacyReport:
     >>> [step.verdict for step in report]
     ['LEAKS', 'LEAKS']
     """
-    return PrivacyReport(tuple(_Walk().verdicts(Step("", estimator))))
+    return report_after_charge(estimator, charged=False)
 
 
-def report_after_charge(estimator) -> PrivacyReport:
+def report_after_charge(estimator, charged=True) -> PrivacyReport:
     """Return the report on what is charged before its fits."""
-    walk = _Walk(charged=True)
-    return PrivacyReport(tuple(walk.verdicts(Step("", estimator))))
+    return PrivacyReport(tuple(_Walk(charged).verdicts(Step("", estimator))))
 
 
 # -- steps without noise -----------------------------------------------------------
@@ -191,7 +190,17 @@ def _reason_of_leak(estimator) -> str | None:
     if not is_known(estimator):
         return f"{_UNKNOWN}; it has code of its own"
     if kind is FunctionTransformer:
-        return _reason_of_function(estimator)
+        # The results of others may depend on the dtype of a column, and that of
+        # integers on whether a value of any row is missing.
+        known = estimator.func in (None, np.nan_to_num) and not estimator.kw_args
+        own = estimator.inverse_func, estimator.feature_names_out
+        if known and own[0] is None and not callable(own[1]):
+            return None
+        return (
+            f"{_UNKNOWN}; its function may look at other rows, keep values, or depend "
+            "on the dtype that they have together: apply it to columns of floats "
+            "before the pipeline"
+        )
     if kind not in _ALLOWED:
         for instead, classes in _INSTEAD.items():
             if kind.__name__ in classes.split():
@@ -201,24 +210,6 @@ def _reason_of_leak(estimator) -> str | None:
     if kind in _PROJECTIONS and not isinstance(estimator.n_components, Integral):
         return "the number of rows sets its width: set n_components to a number"
     return None
-
-
-def _reason_of_function(step: FunctionTransformer) -> str | None:
-    """Return why a function may reveal values; None for one of single values.
-
-    No other function is known: its results may depend on the dtype of a column, and
-    that of integers on whether a value of any row is missing.
-    """
-    given = (step.kw_args or {}).items()
-    fills = all(name == "nan" and type(v) in (int, float) for name, v in given)
-    known = (step.func is np.nan_to_num and fills) or (step.func is None and not given)
-    if known and step.inverse_func is None and not callable(step.feature_names_out):
-        return None
-    return (
-        f"{_UNKNOWN}; its function may look at other rows, keep values, or depend on "
-        "the dtype that they have together: apply it to columns of floats before the "
-        "pipeline"
-    )
 
 
 # -- ids of users and clients ------------------------------------------------------
@@ -285,16 +276,16 @@ class _Walk:
 
     def _verdict(self, step: Step) -> Iterator[StepReport]:
         one, kind = step.estimator, type(step.estimator).__name__
-        path, reason = step.path or kind.lower(), None
+        path = step.path or kind.lower()
         if isinstance(one, PrivateEstimator):
             yield from self._private(step, path)
         elif step.kind is Composition.FROZEN and is_known(one):
             inside = f"{step.path}__estimator" if step.path else "estimator"
-            frozen = replace(step, path=inside, estimator=one.estimator)
-            yield from self.verdicts(frozen)
+            yield from self.verdicts(
+                replace(step, path=inside, estimator=one.estimator)
+            )
         elif step.kind in WALKED:
-            reason = _reason_of_composition(one)
-            if reason is not None:
+            if (reason := _reason_of_composition(one)) is not None:
                 yield StepReport(path, kind, LEAKS, reason)
         elif one is None or isinstance(one, str):
             yield StepReport(path, str(one), STATELESS, "does nothing")
@@ -308,24 +299,23 @@ class _Walk:
 
     def _private(self, step: Step, path: str) -> Iterator[StepReport]:
         """Yield verdicts on a private estimator, and on what it contains."""
-        one, inside = step.estimator, list[StepReport]()
-        share, said = self.share or _spent(one), ""
+        one, share, leaks = step.estimator, self.share or _spent(step.estimator), False
         if step.kind in (Composition.PIPELINE, Composition.SEARCH) and is_known(one):
+            whole, said, name = "search", " on all fits", f"{path}__estimator"
             if step.kind is Composition.PIPELINE:
                 whole, said, name = "pipeline", " on all steps", step.path
-                inner = Pipeline(one.steps)
-            else:
-                whole, said, name = "search", " on all fits", f"{path}__estimator"
-                inner = one.estimator
+            share += said
+            inner = Pipeline(one.steps) if whole == "pipeline" else one.estimator
             own = f"each fit spends a share of the {whole}'s budget"
             walk = replace(self, charged=True, share=own)
-            inside = list(walk.verdicts(replace(step, path=name, estimator=inner)))
-        yield from inside
+            for found in walk.verdicts(replace(step, path=name, estimator=inner)):
+                leaks = leaks or found.verdict == LEAKS
+                yield found
         reason = self._reason_of_private(step)
-        if reason is None and any(found.verdict == LEAKS for found in inside):
+        if reason is None and leaks:
             reason = "a step leaks: its fit is refused"
         verdict = PRIVATE if reason is None else LEAKS
-        reason = reason or f"{share}{said}{_conditions(one)}"
+        reason = reason or f"{share}{_conditions(one)}"
         yield StepReport(path, type(one).__name__, verdict, reason)
 
     def _reason_of_private(self, step: Step) -> str | None:
@@ -362,15 +352,11 @@ def _reason_of_composition(one) -> str | None:
         return "an object that is not a joblib.Memory receives rows: set memory=None"
     for name, _, columns in getattr(one, "transformers", ()):
         if callable(columns) and type(columns) is not make_column_selector:
-            return (
-                f"a function picks the columns of {name!r} and may look at values: "
-                "name them"
-            )
-    if getattr(one, "sparse_threshold", 0) != 0 and not _is_dense(one):
-        return (
-            "the share of zeros decides whether rows are sparse: set sparse_threshold=0"
-        )
-    return None
+            picked = f"a function picks the columns of {name!r}"
+            return f"{picked} and may look at values: name them"
+    if getattr(one, "sparse_threshold", 0) == 0 or _is_dense(one):
+        return None
+    return "the share of zeros decides whether rows are sparse: set sparse_threshold=0"
 
 
 def _is_dense(part) -> bool:

@@ -12,9 +12,9 @@ from scipy.special import gammainc, gammaincinv
 from sklearn.utils.validation import check_is_fitted
 
 from .. import sensitivity
-from .._base.densities import DensityMixin
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
+from .._base.mixins import DensityMixin
 from .._base.sklearn_compat import StrOptions
 from .._linalg import eigen, walks
 from .._statistics.centered import Centered

@@ -13,9 +13,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._base.densities import DensityMixin, has_variances
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
+from .._base.mixins import DensityMixin, has_variances
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg import eigen
 from .._statistics.centered import PAIRED, Centered, Fit

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import sensitivity
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
-from .._base.labels import PrivateClassifier, n_outputs_of
+from .._base.mixins import PrivateClassifier, n_outputs_of
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg.eigen import pack_lower, packed_diagonal, unpack_lower
 from .._linalg.walks import (

@@ -7,8 +7,4 @@ itself a release.
 
 from ._scores import captured_variance, make_private_scorer, subspace_distance
 
-__all__ = [
-    "captured_variance",
-    "make_private_scorer",
-    "subspace_distance",
-]
+__all__ = ["captured_variance", "make_private_scorer", "subspace_distance"]

@@ -1,7 +1,4 @@
-"""Scorers whose scores are releases, and variance that components keep.
-
-A private score is a mean of what rows, or users, contribute.
-"""
+"""Private scores, which are means of what rows, or users, contribute; and others."""
 
 from __future__ import annotations
 
@@ -27,15 +24,7 @@ from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
-from .._tables.columns import (
-    column_names,
-    encode_ids,
-    n_rows_in_memory,
-    read_column,
-    read_entries,
-    read_quietly,
-    shape_of,
-)
+from .._tables import columns
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
 from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import calibrate_alike
@@ -77,7 +66,7 @@ _HALF = 0.5
 
 def _targets(values: Any) -> np.ndarray:
     """Return one real number a row."""
-    numbers = read_entries(values, "y")
+    numbers = columns.read_entries(values, "y")
     entries = numbers.ravel().tolist() if numbers.dtype == object else numbers[:0]
     kinds = {numbers.dtype.type, *map(type, entries)}
     if any(issubclass(kind, (complex, np.complexfloating)) for kind in kinds):
@@ -92,7 +81,10 @@ def _targets(values: Any) -> np.ndarray:
 
 def _equal(y: Any, predicted: Any) -> np.ndarray:
     """Return whether the class of each row is the predicted one."""
-    y, predicted = read_entries(y, "y"), read_entries(predicted, "predictions")
+    y, predicted = (
+        columns.read_entries(y, "y"),
+        columns.read_entries(predicted, "predictions"),
+    )
     if y.ndim != 1 or y.shape != predicted.shape:
         raise ValueError("y and predictions must have one class per row")
     if object not in (y.dtype, predicted.dtype):
@@ -103,40 +95,35 @@ def _equal(y: Any, predicted: Any) -> np.ndarray:
     return np.array([isinstance(e, (bool, np.bool_)) and bool(e) for e in found], bool)
 
 
-def _right(estimator: Any, X: Any, y: Any) -> np.ndarray:
-    return _equal(y, estimator.predict(X)).astype(np.float64)
-
-
-def _squared_errors(estimator: Any, X: Any, y: Any) -> np.ndarray:
-    return np.square(_targets(y) - _targets(estimator.predict(X)))
-
-
-def _absolute_errors(estimator: Any, X: Any, y: Any) -> np.ndarray:
-    return np.abs(_targets(y) - _targets(estimator.predict(X)))
+def _errors(model: Any, X: Any, y: Any) -> np.ndarray:
+    return np.abs(_targets(y) - _targets(model.predict(X)))
 
 
 def _log_losses(estimator: Any, X: Any, y: Any) -> np.ndarray:
     """Return losses; that of a class which the model does not know is infinite."""
     probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-    y = read_entries(y, "y")
+    y = columns.read_entries(y, "y")
     kind = object if y.dtype == object else None
-    classes = read_entries(estimator.classes_, "classes")
+    classes = columns.read_entries(estimator.classes_, "classes")
     own = np.column_stack([_equal(y, np.full(len(y), c, kind)) for c in classes])
     return -np.log((probabilities * own).sum(axis=1))
 
 
 # What each row contributes to a score, and the score's sign.
 _MEANS: dict[str, tuple[float, Callable[[Any, Any, Any], np.ndarray]]] = {
-    "accuracy": (1.0, _right),
-    "squared_error": (-1.0, _squared_errors),
-    "absolute_error": (-1.0, _absolute_errors),
+    "accuracy": (1.0, lambda model, X, y: _equal(y, model.predict(X)).astype(float)),
+    "squared_error": (-1.0, lambda *given: np.square(_errors(*given))),
+    "absolute_error": (-1.0, _errors),
     "log_loss": (-1.0, _log_losses),
 }
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A score: the mean of one number a row, cut at a public `limit`."""
+    """A score: the mean of one number a row, cut at a public `limit`.
+
+    `diameter` is the largest distance of two contributions, and `radius` of their norm.
+    """
 
     name: str
     limit: float = 1.0
@@ -234,28 +221,24 @@ def make_kind(score: object, parameters: dict[str, Any]) -> Kind:
 
 @dataclass(frozen=True)
 class RowScore(Statistic):
-    """Mean over `n_terms` held-out rows, a public number, of what they contribute.
+    """Mean over `n_terms` held-out rows, a public number, of what they contribute."""
 
-    `diameter` is the largest distance of two contributions, and `radius` of their norm.
-    """
-
-    width: int
-    diameter: float
-    radius: float
+    kind: Kind
     n_terms: int
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        moved = sensitivity.score_sensitivity(self.diameter, self.n_terms)
-        error = sensitivity.summation_error(self.radius, self.n_terms, _BLOCK)
-        more = {"summation_error": error, "magnitude": 2.0 * self.radius}
-        shape, lemma = (self.width,), "score-sums"
+        kind = self.kind
+        moved = sensitivity.score_sensitivity(kind.diameter, self.n_terms)
+        error = sensitivity.summation_error(kind.radius, self.n_terms, _BLOCK)
+        more = {"summation_error": error, "magnitude": 2.0 * kind.radius}
+        shape, lemma = (kind.width,), "score-sums"
         return calibrate_alike(["score"], moved, mu, shape, lemma=lemma, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> tuple[np.ndarray, float]:
         """Release the mean of contributions, of shape (n_terms, width)."""
         if len(rows) != self.n_terms:
             raise ValueError("the number of held-out rows has changed")
-        total = np.zeros(self.width)
+        total = np.zeros(self.kind.width)
         for block in walks.row_blocks(len(rows), _BLOCK):
             total += rows[block].sum(axis=0)
         means = release("score", total / self.n_terms)
@@ -411,7 +394,7 @@ class PrivateScorer:
             raise ValueError(
                 f"score={kind.name!r} is a score of rows: leave user_feature=None"
             )
-        self._accountant, self._user_feature = accountant, user_feature
+        self.accountant, self._user_feature = accountant, user_feature
         self._noise_seed = noise_seed
         self._made_in = block_at_hand()
 
@@ -424,17 +407,10 @@ class PrivateScorer:
             parts.append(f"user_feature={self._user_feature!r}")
         return f"make_private_scorer({', '.join(parts)})"
 
-    @property
-    def accountant(self) -> PrivacyAccountant | None:
-        """Ledger of its own."""
-        return self._accountant
-
     def statistic(self, n_terms: int) -> RowScore | UserScore:
         """Return the statistic of so many contributions."""
-        if self._user_feature is not None:
-            return UserScore()
-        kind = self._kind
-        return RowScore(kind.width, kind.diameter, kind.radius, n_terms)
+        by_row = self._user_feature is None
+        return RowScore(self._kind, n_terms) if by_row else UserScore()
 
     def privacy_plan(self, n_samples: int) -> PrivacyPlan:
         """Describe what a score of so many held-out rows releases and costs."""
@@ -458,7 +434,7 @@ class PrivateScorer:
 
         A score that cannot be computed is charged; its error quotes no held-out values.
         """
-        n_samples, shape = n_rows_in_memory(X), shape_of(X)
+        n_samples, shape = columns.n_rows_in_memory(X), columns.shape_of(X)
         if y is None and self._kind.name in _MEANS:
             raise ValueError(
                 f"the score {self._kind.name!r} needs targets: call it as "
@@ -466,9 +442,9 @@ class PrivateScorer:
             )
         plan = self.privacy_plan(n_samples)
         if self._user_feature is not None:  # refused at no cost
-            named = column_names(X) is not None
+            named = columns.column_names(X) is not None
             table = X if named else np.broadcast_to(0.0, (1, *shape[1:]))
-            read_column(table, self._user_feature, "user_feature")
+            columns.read_column(table, self._user_feature, "user_feature")
         self._warn_beforehand(plan, n_samples)
         release = Release(plan, self._governing_accountant(estimator), self._noise_seed)
         # It is charged here, and values are read from here on.
@@ -478,27 +454,27 @@ class PrivateScorer:
             "it stays charged"
         )
         with np.errstate(all="ignore"), without_warnings():
-            values = read_quietly(lambda: self.measure(estimator, X, y), said)
+            values = columns.read_quietly(lambda: self.measure(estimator, X, y), said)
             means, std = self.statistic(len(values)).run(release, values)
             score, self.std_ = self._kind.finish(means, std)
         return score
 
     def without_noise(self) -> PrivateScorer:
         """Return a scorer of exact values, which are not released."""
-        twin = self._published_copy()
-        twin._budget = (math.inf, 1e-6)
-        return twin
+        return self._published_copy()._twin(_budget=(math.inf, 1e-6))
 
     def measure(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
         """Return contributions of held-out rows, or each user's mean; private."""
         kind, feature = self._kind, self._user_feature
         if feature is None:
             values = kind.contributions(estimator, X, y)
-            if len(values) != kind.n_terms(shape_of(X)[0]):  # as the noise has it
+            if len(values) != kind.n_terms(
+                columns.shape_of(X)[0]
+            ):  # as the noise has it
                 raise ValueError("predictions must have one entry per held-out row")
             return values
-        users = read_column(X, feature, "user_feature")
-        codes, n_users = encode_ids(users, "user_feature")
+        users = columns.read_column(X, feature, "user_feature")
+        codes, n_users = columns.encode_ids(users, "user_feature")
         values = kind.contributions(estimator, X, y)[:, 0]
         sums = np.bincount(codes, values, minlength=n_users)
         means: np.ndarray = sums / np.bincount(codes, minlength=n_users)
@@ -518,18 +494,18 @@ class PrivateScorer:
     # -- the ledger follows the scorer into worker processes ----------------------
 
     def _governing_accountant(self, estimator: Any) -> PrivacyAccountant | None:
-        if self._accountant is not None:
-            return self._accountant
+        if self.accountant is not None:
+            return self.accountant
         ambient = ambient_accountant(self._made_in)
         return _accountant_of(estimator) if ambient is None else ambient
 
     def __getstate__(self) -> dict[str, Any]:
-        noted = accountant_to_send(self._made_in) if self._accountant is None else None
+        noted = accountant_to_send(self._made_in) if self.accountant is None else None
         return {**self.__dict__, "_made_in": noted}
 
     def _published_copy(self) -> PrivateScorer:
         """Return a scorer without accountant and seed, for published searches."""
-        return self._twin(_accountant=None, _noise_seed=None, _made_in=None)
+        return self._twin(accountant=None, _noise_seed=None, _made_in=None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PrivateScorer:
         return self._twin(_noise_seed=copy.deepcopy(self._noise_seed, memo))
@@ -633,13 +609,13 @@ def captured_variance(estimator, X, y=None):
     return float(min(kept / total, 1.0))
 
 
-def subspace_distance(components_a, components_b, *, ord=2):
-    r"""Schatten norm of the difference of two orthogonal projectors.
+def subspace_distance(components_a, components_b):
+    r"""Frobenius norm of the difference of two orthogonal projectors.
 
     Let U and V have orthonormal columns that span the two subspaces. The distance is
-    :math:`\|UU' - VV'\|_{S_q}`, the l_q-norm of the singular values. The singular
-    values are the sines of the principal angles, each twice, and 1 for every dimension
-    by which one subspace exceeds the other. The sines are computed from the residual
+    :math:`\|UU' - VV'\|_F`, whose singular values are the sines of the principal
+    angles, each twice, and 1 for every dimension by which one subspace exceeds the
+    other. The sines are computed from the residual
     :math:`(I - UU')V`, which preserves the leading digits of an angle of 1e-9, unlike
     :math:`\sqrt{1 - \cos^2}`. No p x p matrix is formed.
 
@@ -650,20 +626,16 @@ def subspace_distance(components_a, components_b, *, ord=2):
         differ from the identity by at most 1e-6.
     components_b : array-like of shape (n_components_b, n_features)
         Orthonormal rows as above. The number of rows may differ.
-    ord : float, default=2
-        Order q of the norm, at least 1. Use 1 for the nuclear, 2 for the Frobenius and
-        `numpy.inf` for the spectral norm.
 
     Returns
     -------
     float
-        The distance, between 0 and :math:`(2 \min(r_a, r_b) + |r_a - r_b|)^{1/q}`.
+        The distance, between 0 and :math:`\sqrt{r_a + r_b}`.
 
     Raises
     ------
     ValueError
-        If rows are not orthonormal, the numbers of features differ, or `ord` is not at
-        least 1.
+        If rows are not orthonormal, or the numbers of features differ.
 
     References
     ----------
@@ -678,8 +650,6 @@ def subspace_distance(components_a, components_b, *, ord=2):
     >>> round(subspace_distance([[1.0, 0.0]], [[0.0, 1.0]]), 12)
     1.414213562373
     """
-    if not check_real("ord", ord) >= 1:
-        raise ValueError(f"ord must be at least 1, and may be numpy.inf, got {ord!r}")
     basis_a = orthonormal_rows(components_a, "components_a")
     basis_b = orthonormal_rows(components_b, "components_b")
     if basis_a.shape[1] != basis_b.shape[1]:
@@ -693,8 +663,8 @@ def subspace_distance(components_a, components_b, *, ord=2):
     values = np.concatenate([sines, sines, np.ones(len(large) - len(small))])
     if (largest := values.max()) == 0:
         return 0.0
-    # Relative to the largest, so that high powers of tiny sines do not underflow.
-    return float(largest * np.linalg.norm(values / largest, ord=float(ord)))
+    # Relative to the largest, so that squares of tiny sines do not underflow.
+    return float(largest * np.linalg.norm(values / largest))
 
 
 def orthonormal_rows(components, name):
@@ -767,20 +737,19 @@ def dense(rows):
     return (rows.toarray() if sparse.issparse(rows) else rows).astype(np.float64)
 
 
-def _row_blocks(X, weights):
-    """Yield blocks of rows, scaled and relative to the first row."""
-    n_samples, n_features = X.shape
-    first_row = dense(X[:1]) * weights
-    for batch in gen_batches(n_samples, max(1, BLOCK_SIZE // n_features)):
-        yield dense(X[batch]) * weights - first_row
-
-
 def _kept_and_total(X, weights, basis):
     """Sum the squares about the mean: of the projections, and in all."""
-    # Relative to the first row, equal rows give exactly 0 however the mean is rounded.
-    mean = sum(block.sum(axis=0) for block in _row_blocks(X, weights)) / X.shape[0]
+    n_samples, n_features = X.shape
+    first_row = dense(X[:1]) * weights
+
+    def row_blocks():
+        # Relative to the first row, equal rows give 0 however the mean is rounded.
+        for batch in gen_batches(n_samples, max(1, BLOCK_SIZE // n_features)):
+            yield dense(X[batch]) * weights - first_row
+
+    mean = sum(block.sum(axis=0) for block in row_blocks()) / n_samples
     kept, total = 0.0, 0.0
-    for block in _row_blocks(X, weights):
+    for block in row_blocks():
         projected = (block - mean) @ basis.T
         kept += np.vdot(projected, projected)
         total += np.sum(np.square(block - mean))

@@ -7,7 +7,7 @@ import functools
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,21 +37,18 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import check_arguments, same_value
 from .._release.noise import Coins
-from .._tables.columns import (
-    encode_ids,
-    read_column,
-    read_quietly,
-    refuse_on_cluster,
-    shape_of,
-)
+from .._tables import columns
 from .._tables.table import table_shape
 from ..accounting import (
     NoisyFitWarning,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    calibrate_exponential,
+    calibrate_gaussian,
     gaussian_epsilon,
     gaussian_mu,
+    split_mu,
 )
 from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import MIN_DELTA
@@ -74,27 +71,19 @@ from ..mechanisms import (
     shown,
 )
 from ..metrics._scores import PrivateScorer
-from ._vote import (
-    _ENOUGH,
-    _FIT,
-    _SHARE,
-    _TOO_LITTLE,
-    MIN_BLOCK_SIZE,
-    N_MADE_UP,
-    Ballot,
-    Choice,
-    VoteBudgets,
-    _block,
-    _deal,
-    _totals,
-    made_up,
-    named,
-    packed,
-    quiet,
-    set_sources,
-    sliceable,
-    sliceable_targets,
-)
+from . import _vote
+from ._vote import _block, named
+
+# Blocks times the cost of asking them: "auto" takes so many blocks that it is this
+# large, and below the second number there is no power, so that nobody is asked.
+_ENOUGH, _TOO_LITTLE = 14.0, 4.0
+
+# Share of mu**2 for the votes, standard deviations by which a challenger must win, and
+# rows of a block; doc/tables/search_votes has what they find.
+_SHARE, _MARGIN, MIN_BLOCK_SIZE = 0.1, 0.5, 20
+
+_CHALLENGER, _SUPPORT, _FIT = "challenger", "support", "fit"
+_LEMMA = "blocks-vote"
 
 # Largest number of candidates, each of which is checked before the charge.
 _MOST_CANDIDATES = 512
@@ -372,11 +361,7 @@ class PrivateSearchCV(
         """
         with self._unchanged_on_error(own_arithmetic=False):
             self._check_parameters()
-            found = self._found(X, y)
-            earlier = [name for name in vars(self) if name.endswith("_")]
-            for name in set(earlier) - set(found):
-                self.__dict__.pop(name, None)
-            self.__dict__.update(found)
+            self.__dict__.update(self._found(X, y))
         return self
 
     def _found(self, X: Any, y: Any) -> dict[str, Any]:
@@ -384,8 +369,7 @@ class PrivateSearchCV(
         check_rows(X, y)
         found = planned(self, X)
         plan, budgets = found.plan, found.budgets
-        ballot = ballot_of(self, found, X, scorer_of_blocks(self))
-        rehearse(self, found, ballot, X, y)
+        ballot = ballot_of(self, found, X, y)
         # Warnings of blocks stay in them: these go by public numbers alone.
         if not budgets.n_blocks:
             warn(str(plan.remarks[0]), NoisyFitWarning)
@@ -396,19 +380,23 @@ class PrivateSearchCV(
             # It is charged here, and values are read from here on.
             (release,) = self._start_release(plan, n_public=ballot.n_rows)
             progress.begin(X, y, plan)
-            X = read_quietly(lambda: sliceable(X), "X could not be read")
-            y = read_quietly(lambda: sliceable_targets(y), "y could not be read")
-            choice = Choice()
+            X = columns.read_quietly(
+                lambda: _vote.sliceable(X, "X"), "X could not be read"
+            )
+            y = columns.read_quietly(
+                lambda: _vote.sliceable(y, "y"), "y could not be read"
+            )
+            index, support, std = 0, math.nan, math.nan
             if budgets.n_blocks:
                 secret = release.draw_key(), Coins(self.noise_seed)
                 said = "the column of users could not be read"
-                dealt = read_quietly(lambda: _deal(X, ballot, *secret), said)
-                given = ballot, dealt, X, y, self.n_jobs, progress
-                choice = budgets.choose(release, *_totals(*given))
-            index = 0 if choice.kept else choice.proposed
+                dealt = columns.read_quietly(
+                    lambda: _vote._deal(X, ballot, *secret), said
+                )
+                votes = _vote._totals(ballot, dealt, X, y, self.n_jobs, progress)
+                index, support, std = budgets.choose(release, *votes)
             limit = FitLimit(budgets.mu_fit, plan.failure, (plan.unit, plan.neighbors))
-            model = found.models[index]
-            seed = release.draw_seed()
+            seed, model = release.draw_seed(), found.models[index]
             model = fitted_within_budget(model, X, y, limit, seed, self)
             progress.step(steps)
         given, chosen = self.estimator.get_params(deep=True), found.candidates[index]
@@ -416,9 +404,9 @@ class PrivateSearchCV(
         return {
             "best_params_": chosen or {n: given[n] for n in sorted(names & set(given))},
             "best_estimator_": model,
-            "kept_": choice.kept,
-            "support_": choice.support,
-            "support_std_": choice.std,
+            "kept_": index == 0,
+            "support_": support,
+            "support_std_": std,
             "n_blocks_": budgets.n_blocks,
             "privacy_": plan,
         }
@@ -557,14 +545,6 @@ class _UntilCharged:
         raise FormChecked
 
 
-def check_form_of_fit(model: Any, X: Any, y: Any) -> None:
-    """Try a fit until it would be charged."""
-    model = clone(model)
-    model._fit_limit = _UntilCharged()
-    with contextlib.suppress(FormChecked), without_warnings(), quiet():
-        model.fit(X) if y is None else model.fit(X, y)
-
-
 class FitLimit:
     """In the place of a ledger: what one fit of a search may cost, charged before."""
 
@@ -612,7 +592,7 @@ def fitted_within_budget(
 
     Later fits of the model, or of its clones, are charged there by themselves.
     """
-    set_sources(model, limit, seed)
+    _vote.set_sources(model, limit, seed)
     with warnings.catch_warnings(), without_accountant():
         warnings.filterwarnings("ignore", "noise_seed is given", PrivacyLeakWarning)
         given = (X,) if y is None else (X, y)
@@ -630,6 +610,52 @@ def fitted_within_budget(
 
 
 # -- the plan, and what is tried before the charge ---------------------------------
+
+
+@dataclass(frozen=True)
+class VoteBudgets:
+    """Costs of the votes and of the last fit.
+
+    `power` is the number of blocks times the cost of asking them. Without it, or
+    without a challenger, no block votes, and the last fit has the whole budget.
+    """
+
+    n_blocks: int
+    power: float
+    mu_fit: float
+    mechanisms: tuple[Any, ...]
+
+    @classmethod
+    def within(cls, mu: float, blocks: int, n_challengers: int) -> VoteBudgets:
+        """Return the budgets of a search; a single challenger is proposed for free."""
+        power = blocks * mu * math.sqrt(_SHARE)
+        if not n_challengers or power < _TOO_LITTLE:
+            whole = calibrate_gaussian(_FIT, 1.0, mu, (1,), lemma=_LEMMA)
+            return cls(0, power, mu, (whole,))
+        n_asked, planned = min(n_challengers, 2), list[Any]()
+        *asking, fit = split_mu(mu, (*[_SHARE / n_asked] * n_asked, 1.0 - _SHARE))
+        if n_asked == 2:
+            given = _CHALLENGER, asking[0], n_challengers, 1.0
+            planned.append(calibrate_exponential(*given, lemma=_LEMMA))
+        count, largest = (_SUPPORT, 1.0, asking[-1], (1,)), float(blocks)
+        planned.append(calibrate_gaussian(*count, magnitude=largest, lemma=_LEMMA))
+        planned.append(calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA))
+        return cls(blocks, power, fit, tuple(planned))
+
+    def choose(
+        self, release: Any, sums: np.ndarray, beats: np.ndarray
+    ) -> tuple[int, float, float]:
+        """Propose a challenger by sums of votes; keep it if it clearly wins blocks.
+
+        Returns its place among the candidates, 0 if it lost, its support, and the
+        standard error of that.
+        """
+        *proposal, support, _ = self.mechanisms
+        proposed = release.choose(_CHALLENGER, sums) if proposal else 0
+        (count,) = release(_SUPPORT, beats[proposed : proposed + 1])
+        std, m = support.noise_std, self.n_blocks
+        lost = count <= 0.5 * m + _MARGIN * std
+        return 0 if lost else proposed + 1, float(count) / m, std / m
 
 
 class Planned(NamedTuple):
@@ -659,8 +685,8 @@ def planned(search: Any, X: Any) -> Planned:
     if first.unit is Unit.USER:
         users = user_column(search.estimator)
         if first.neighbors is Neighbors.REPLACE_ONE:  # their number is public
-            ids = read_column(X, users, "user_feature")
-            n_units = encode_ids(ids, "user_feature")[1]
+            ids = columns.read_column(X, users, "user_feature")
+            n_units = columns.encode_ids(ids, "user_feature")[1]
     failure, highest = -1.0, 0.0
     while highest > failure:  # twice, if values of single rows may be released
         failure = highest
@@ -744,43 +770,44 @@ def scorer_of_blocks(search: Any) -> Any:
         raise ValueError(f"scoring: {error}") from error
 
 
-def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
-    """Return what blocks have in common."""
-    # Users are first by default where columns have no names; fits refuse all others.
-    by_place = isinstance(X, (np.ndarray, list, tuple))
-    return Ballot(
-        pack=packed(found.models, scorer),
-        n_blocks=found.budgets.n_blocks,
-        n_rows=table_shape(X)[0] if found.plan.unit is Unit.ROW else None,
-        user_feature=0 if by_place and isinstance(found.users, str) else found.users,
-        by_rank=found.plan.neighbors is Neighbors.REPLACE_ONE,
-        whole_users=getattr(found.models[0], "user_feature", None) is not None
-        and hasattr(found.models[0], "steps")
-        and not isinstance(found.models[0].steps[-1][1], PersonalEstimator),
-    )
-
-
-def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> None:
-    """Try the form of X and y, also with made-up rows.
+def ballot_of(search: Any, found: Planned, X: Any, y: Any) -> _vote.Ballot:
+    """Return what blocks have in common; try the form of X and y, also on made-up rows.
 
     On these all candidates are fitted and scored; if no vote is asked, the one that is
     fitted anyway is fitted.
     """
-    for model in found.models:
-        check_form_of_fit(model, X, y)
-    candidates = found.candidates if ballot.n_blocks else found.candidates[:1]
-    n_rows = None if ballot.n_rows is None else N_MADE_UP
+    first, asks = found.models[0], found.budgets.n_blocks > 0
+    scorer = scorer_of_blocks(search) if asks else lambda *_: 0.0
+    n_rows = table_shape(X)[0] if found.plan.unit is Unit.ROW else None
+    # Users are first by default where columns have no names; fits refuse all others.
+    by_place = isinstance(X, (np.ndarray, list, tuple)) and isinstance(found.users, str)
+    ballot = _vote.Ballot(
+        pack=_vote.packed(found.models if asks else (first,), scorer),
+        n_blocks=found.budgets.n_blocks,
+        n_rows=n_rows,
+        user_feature=0 if by_place else found.users,
+        by_rank=found.plan.neighbors is Neighbors.REPLACE_ONE,
+        whole_users=getattr(first, "user_feature", None) is not None
+        and hasattr(first, "steps")
+        and not isinstance(first.steps[-1][1], PersonalEstimator),
+    )
+    for model in map(clone, found.models):  # until they would be charged
+        model._fit_limit = _UntilCharged()
+        with contextlib.suppress(FormChecked), without_warnings(), _vote.quiet():
+            model.fit(X) if y is None else model.fit(X, y)
     clear = _CLEAR_MU / found.budgets.mu_fit
-    if not ballot.n_blocks:
-        ballot = replace(ballot, pack=packed(found.models[:1], lambda *_: 0.0))
-    ballot = replace(ballot, n_blocks=1, n_rows=n_rows, clearer=clear)
+    on_trial = replace(
+        ballot, n_blocks=1, n_rows=n_rows and _vote.N_MADE_UP, clearer=clear
+    )
     failed = list[Exception]()
     for numbers in (True, False):  # columns of objects may contain either
         try:
-            rows, targets = made_up(search.estimator, X, y, numbers)
-            given = sliceable(rows), sliceable_targets(targets)
-            block = _block(*given, np.arange(N_MADE_UP))
-            return ballot.rehearse(candidates, *block)
+            rows, targets = _vote.made_up(search.estimator, X, y, numbers)
+            given = _vote.sliceable(rows, "X"), _vote.sliceable(targets, "y")
+            on_trial.rehearse(
+                found.candidates, *_block(*given, np.arange(_vote.N_MADE_UP))
+            )
+            return ballot
         except Exception as error:
             failed.append(error)
     if not isinstance(failed[0], (TypeError, ValueError)):  # by libraries of containers
@@ -791,6 +818,6 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
 def check_rows(X: Any, y: Any) -> None:
     """Refuse rows on a cluster, and targets that are not one per row."""
     for name, given in (("X", X), ("y", y)):
-        refuse_on_cluster(given, "PrivateSearchCV", name)
-    if y is not None and shape_of(y, "y")[:1] != table_shape(X)[:1]:
+        columns.refuse_on_cluster(given, "PrivateSearchCV", name)
+    if y is not None and columns.shape_of(y, "y")[:1] != table_shape(X)[:1]:
         raise ValueError(f"y must have one entry per row, {table_shape(X)[0]} in total")

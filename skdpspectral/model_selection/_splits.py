@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,10 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
 from .._release.noise import Coins
-from .._tables.columns import (
-    check_feature,
-    codes_and_rows,
-    id_array,
-    n_rows_in_memory,
-    read_column,
-)
+from .._tables import columns
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
+from ..mechanisms import check_count
 
 # Of the rows, held out by a single split.
 _SHARE = 0.25
@@ -93,12 +87,9 @@ class PrivateSplit(BaseCrossValidator):
         whole_users: bool | None = None,
         random_state: Any = None,
     ) -> None:
-        whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
-        if not whole or n_splits < 1:
-            raise ValueError(f"n_splits must be a positive integer, got {n_splits!r}")
-        self.n_splits = int(n_splits)
+        self.n_splits = check_count("n_splits", n_splits)
         if user_feature is not None:
-            check_feature(user_feature, "user_feature")
+            columns.check_feature(user_feature, "user_feature")
         check_random_state(random_state)
         self.user_feature, self.whole_users = user_feature, whole_users
         self.random_state = random_state
@@ -143,7 +134,7 @@ class PrivateSplit(BaseCrossValidator):
 
     def _folds(self, X: Any, groups: Any) -> np.ndarray:
         """Return the test fold of each row."""
-        n_rows = n_rows_in_memory(X)
+        n_rows = columns.n_rows_in_memory(X)
         by_user = self.user_feature is not None or groups is not None
         if not isinstance(self.whole_users, bool if by_user else type(None)):
             raise ValueError(
@@ -173,7 +164,7 @@ class PrivateSplit(BaseCrossValidator):
         key = check_random_state(self.random_state).bytes(16)
         ids, name = groups, "groups"
         if (feature := self.user_feature) is not None:
-            ids, name = read_column(X, feature, "user_feature"), "user_feature"
+            ids, name = columns.read_column(X, feature, "user_feature"), "user_feature"
         check_consistent_length(X, ids)
         codes, places = user_places(ids, name, key)
         n_users, start = len(places), places[codes]
@@ -187,14 +178,12 @@ class PrivateSplit(BaseCrossValidator):
             return self._dealt(Coins(self.random_state).secret_order(n_users))[codes]
         counts = np.bincount(codes, minlength=n_users)
         by_user = np.argsort(codes, kind="stable")
-        number = np.empty(len(codes), dtype=np.intp)
+        number, k = np.empty(len(codes), dtype=np.intp), self.n_splits
         number[by_user] = np.arange(len(codes)) - np.repeat(
             np.cumsum(counts) - counts, counts
         )
-        if self.n_splits > 1:
-            return (number + np.floor(start * self.n_splits).astype(np.intp)) % (
-                self.n_splits
-            )
+        if k > 1:
+            return (number + np.floor(start * k).astype(np.intp)) % k
         passed = np.floor((number + 1) * _SHARE + start)
         return np.where(passed > np.floor(number * _SHARE + start), 0, 1)
 
@@ -204,15 +193,14 @@ def user_places(column: Any, name: str, key: bytes) -> tuple[np.ndarray, np.ndar
 
     A place depends only on the user's id and the key; errors name the ids.
     """
-    ids = id_array(column, name)
-    codes, firsts = codes_and_rows(ids)
+    ids = columns.id_array(column, name)
+    codes, firsts = columns.codes_and_rows(ids)
     return codes, np.array([_place(user, key) for user in ids[firsts].tolist()])
 
 
 def _place(user: int | str, key: bytes) -> float:
     """Return a user's starting point in [0, 1), from id and key."""
     text = f"str {user}" if isinstance(user, str) else f"number {user}"
-    digest = hashlib.blake2b(
-        text.encode(errors="surrogatepass"), digest_size=8, key=key
-    ).digest()
+    coded = text.encode(errors="surrogatepass")
+    digest = hashlib.blake2b(coded, digest_size=8, key=key).digest()
     return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)

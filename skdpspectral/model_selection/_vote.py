@@ -15,8 +15,7 @@ import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -25,6 +24,7 @@ from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 
+from .. import accounting
 from .._base.privacy_report import DEFAULT_NAMES
 from .._base.sklearn_compat import FitProgress, take_rows
 from .._release.noise import (
@@ -34,39 +34,10 @@ from .._release.noise import (
     public_start,
     without_recording,
 )
-from .._tables.columns import (
-    NEVER,
-    column_names,
-    dtypes_of,
-    frame_of_arrow,
-    is_arrow,
-    is_polars,
-    kind_of,
-    own_type,
-    read_column,
-    read_entries,
-    shape_of,
-)
-from ..accounting import (
-    PrivacyAccountant,
-    PrivacyBudgetError,
-    calibrate_exponential,
-    calibrate_gaussian,
-    gaussian_epsilon,
-    gaussian_mu,
-    split_mu,
-)
+from .._tables import columns
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import estimators_within
 from ._splits import PrivateSplit, user_places
-
-# Blocks times the cost of asking them: "auto" takes so many blocks that it is this
-# large, and below the second number there is no power, so that nobody is asked.
-_ENOUGH, _TOO_LITTLE = 14.0, 4.0
-
-# Share of mu**2 for the votes, standard deviations by which a challenger must win, and
-# rows of a block; doc/tables/search_votes has what they find.
-_SHARE, _MARGIN, MIN_BLOCK_SIZE = 0.1, 0.5, 20
 
 # Folds of a block.
 _FOLDS = 3
@@ -84,10 +55,6 @@ _VOTE_STEP = 2.0**-20
 # Between the seeds of two fits.
 _SEEDS_APART = 1009
 
-_CHALLENGER, _SUPPORT, _FIT = "challenger", "support", "fit"
-
-_LEMMA = "blocks-vote"
-
 _REHEARSED = (
     "a fit or its score fails on made-up rows of the form of X and y: check scoring, "
     "and the types of targets and columns"
@@ -99,7 +66,7 @@ def named(candidate: Mapping[str, Any]) -> Iterator[None]:
     """Prefix errors with the candidate that caused them."""
     try:
         yield
-    except (TypeError, ValueError, PrivacyBudgetError) as error:
+    except (TypeError, ValueError, accounting.PrivacyBudgetError) as error:
         said = ", ".join(f"{name}={v!r}" for name, v in candidate.items())
         where = f"param_grid: the candidate ({said}) of " if candidate else ""
         raise ValueError(f"{where}estimator: {error}") from error
@@ -118,66 +85,6 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class VoteBudgets:
-    """Costs of the votes and of the last fit.
-
-    `power` is the number of blocks times the cost of asking them. Without it, or
-    without a challenger, no block votes, and the last fit has the whole budget.
-    """
-
-    n_blocks: int
-    power: float
-    mu_fit: float
-    mechanisms: tuple[Any, ...]
-
-    @classmethod
-    def within(cls, mu: float, blocks: int, n_challengers: int) -> VoteBudgets:
-        """Return the budgets of a search; a single challenger is proposed for free."""
-        power = blocks * mu * math.sqrt(_SHARE)
-        if not n_challengers or power < _TOO_LITTLE:
-            whole = calibrate_gaussian(_FIT, 1.0, mu, (1,), lemma=_LEMMA)
-            return cls(0, power, mu, (whole,))
-        n_asked = 2 if n_challengers > 1 else 1
-        shares = (*[_SHARE / n_asked] * n_asked, 1.0 - _SHARE)
-        *asking, fit = split_mu(mu, shares)
-        planned: list[Any] = []
-        if n_asked == 2:
-            given = _CHALLENGER, asking[0], n_challengers, 1.0
-            planned.append(calibrate_exponential(*given, lemma=_LEMMA))
-        planned += (
-            calibrate_gaussian(
-                *(_SUPPORT, 1.0, asking[-1], (1,)),
-                magnitude=float(blocks),
-                lemma=_LEMMA,
-            ),
-            calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA),
-        )
-        return cls(blocks, power, fit, tuple(planned))
-
-    def choose(self, release: Any, sums: np.ndarray, beats: np.ndarray) -> Choice:
-        """Propose a challenger by sums of votes; keep it if it clearly wins blocks."""
-        *proposal, support, _ = self.mechanisms
-        proposed = release.choose(_CHALLENGER, sums) if proposal else 0
-        (count,) = release(_SUPPORT, beats[proposed : proposed + 1])
-        bar = 0.5 * self.n_blocks + _MARGIN * support.noise_std
-        return Choice(
-            proposed + 1,
-            bool(count <= bar),
-            float(count) / self.n_blocks,
-            support.noise_std / self.n_blocks,
-        )
-
-
-class Choice(NamedTuple):
-    """The released choice: a challenger, by its place, whether it lost, its support."""
-
-    proposed: int = 0
-    kept: bool = True
-    support: float = math.nan
-    std: float = math.nan
-
-
 # -- blocks ------------------------------------------------------------------------
 
 
@@ -190,7 +97,7 @@ def _deal(X: Any, ballot: Ballot, key: bytes, coins: Coins) -> list[np.ndarray]:
     if ballot.n_rows is not None:
         order = public_order(ballot.n_rows)
         return [order[block::m] for block in range(m)]
-    ids = read_column(X, ballot.user_feature, "user_feature")
+    ids = columns.read_column(X, ballot.user_feature, "user_feature")
     codes, places = user_places(ids, "user_feature", key)
     of_user = np.minimum((places * m).astype(np.intp), m - 1)
     if ballot.by_rank:
@@ -216,13 +123,14 @@ def _totals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sums over blocks of votes, and of whether challengers win."""
 
-    def block(rows: np.ndarray) -> tuple[Any, Any]:
-        with quiet(), contextlib.suppress(Exception):
-            return _block(X, y, rows)
-        return None, None  # no more than the worst scores of this block
+    def blocks() -> Iterator[tuple[int, Any, Any]]:
+        for number, rows in enumerate(dealt):
+            block = None, None  # no more than the worst scores of this block
+            with quiet(), contextlib.suppress(Exception):
+                block = _block(X, y, rows)
+            yield number, *block
 
-    asked = ((number, *block(rows)) for number, rows in enumerate(dealt))
-    found = []
+    asked, found = blocks(), []
     with contextlib.ExitStack() as within:
         votes = (ballot(*one) for one in asked)
         if effective_n_jobs(n_jobs) != 1:
@@ -236,23 +144,22 @@ def _totals(
     return sums, beats
 
 
-def sliceable(X: Any) -> Any:
-    """Return a table of which rows can be taken."""
-    if sparse.issparse(X):
-        return X.tocsr()
-    if column_names(X) is not None and is_arrow(X):
-        return frame_of_arrow(X)
-    return X if hasattr(X, "shape") else read_entries(X, "X")
-
-
-def sliceable_targets(y: Any) -> Any:
-    """Return targets of which rows can be taken; lists stay lists."""
-    if hasattr(y, "to_pylist"):
-        return y.to_pylist()
-    if isinstance(y, tuple):
-        return list(y)
-    kept = y is None or isinstance(y, (list, range)) or hasattr(y, "shape")
-    return y if kept else read_entries(y, "y")
+def sliceable(values: Any, name: str) -> Any:
+    """Return X or y in a form of which rows can be taken; targets in lists stay so."""
+    if sparse.issparse(values):
+        return values.tocsr()
+    if (
+        name == "X"
+        and columns.column_names(values) is not None
+        and columns.is_arrow(values)
+    ):
+        return columns.frame_of_arrow(values)
+    if name == "y" and hasattr(values, "to_pylist"):
+        return values.to_pylist()
+    if name == "y" and isinstance(values, (list, range, tuple)):
+        return list(values)
+    kept = values is None or hasattr(values, "shape")
+    return values if kept else columns.read_entries(values, name)
 
 
 def packed(models: Sequence[Any], scorer: Any) -> bytes:
@@ -273,7 +180,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object is pickled."""
-        if isinstance(obj, PrivacyAccountant):
+        if isinstance(obj, accounting.PrivacyAccountant):
             return type(None), ()
         return super().reducer_override(obj)
 
@@ -334,7 +241,7 @@ class Ballot:
             dealt["random_state"] = 0  # of one block, whose folds nobody sees
             yield from PrivateSplit(_FOLDS, **dealt).split(X)
             return
-        turn = np.arange(shape_of(X)[0]) % _FOLDS
+        turn = np.arange(columns.shape_of(X)[0]) % _FOLDS
         for fold in range(_FOLDS):
             yield np.flatnonzero(turn != fold), np.flatnonzero(turn == fold)
 
@@ -373,8 +280,10 @@ class Ballot:
             factor = self.n_rows / len(train)
             for (part, name), count in counts.items():
                 part.set_params(**{name: max(1, round(count / factor))})
-        own = gaussian_mu(float(model.epsilon), float(model.delta))
-        epsilon = gaussian_epsilon(self.clearer * factor * own, float(model.delta))
+        own = accounting.gaussian_mu(float(model.epsilon), float(model.delta))
+        epsilon = accounting.gaussian_epsilon(
+            self.clearer * factor * own, float(model.delta)
+        )
         model.set_params(epsilon=epsilon)
         return model, train
 
@@ -417,10 +326,10 @@ def rows_apart(table: Any, rows: np.ndarray) -> Any:
     if hasattr(part, "iloc"):
         part = part.reset_index(drop=True)
         part.attrs = {}
-    if column_names(part) is None:
+    if columns.column_names(part) is None:
         return _recoded(part)
     for place, (name, dtype) in enumerate(
-        zip(column_names(part), dtypes_of(part), strict=True)
+        zip(columns.column_names(part), columns.dtypes_of(part), strict=True)
     ):
         if not _is_coded(dtype):
             continue
@@ -459,8 +368,13 @@ _ROWS_OF_EACH, _WORDS = 6, ("a", "b", "c")
 def made_up(estimator: Any, X: Any, y: Any, numbers: bool) -> tuple[Any, Any]:
     """Return rows and targets; objects are `numbers`, or else words."""
     known = public_values(estimator)
-    targets = None if y is None else made_up_targets(y, known.get(CLASSES))
-    return made_up_rows(X, known, numbers), targets
+    rows = made_up_rows(X, known, numbers)
+    if y is None:
+        return rows, None
+    values = _whole(N_MADE_UP)
+    if CLASSES in known:
+        values = _in_turn(known[CLASSES])[public_order(N_MADE_UP)]
+    return rows, _like(y, [values] * math.prod(columns.shape_of(y, "y")[1:]))
 
 
 def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
@@ -471,15 +385,11 @@ def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
         if isinstance(found := getattr(part, "categories", None), dict):
             lists = {k: v for k, v in found.items() if not isinstance(v, str)}
             known |= {name: list(values) for name, values in lists.items()}
-        for name in ("user_feature", "client_feature"):
-            if getattr(part, name, None) is not None:
-                known[getattr(part, name)] = (places // _ROWS_OF_EACH).tolist()
+        if (users := getattr(part, "user_feature", None)) is not None:
+            known[users] = (places // _ROWS_OF_EACH).tolist()
         if getattr(part, "item_feature", None) is not None:
             items = getattr(part, "items", None)
-            items = 5 if items is None else items
-            if isinstance(items, Integral):
-                items = range(int(items))
-            known[part.item_feature] = list(items)
+            known[part.item_feature] = list(range(5) if items is None else items)
         if getattr(part, "classes", None) is not None:
             known[CLASSES] = list(part.classes)
     return known
@@ -491,47 +401,52 @@ def made_up_rows(X: Any, known: dict, numbers: bool) -> Any:
     Columns have the values that are `known`. Columns of dtypes that nothing can be made
     of have words.
     """
-    n_columns = shape_of(X)[1]
+    n_columns, names = columns.shape_of(X)[1], columns.column_names(X)
     if sparse.issparse(X):
-        dense = [
-            _whole(place) * (_whole(place + n_columns) > 2)
-            for place in range(n_columns)
-        ]
+        places = range(n_columns)
+        dense = [_whole(p) * (_whole(p + n_columns) > 2) for p in places]
         return sparse.csr_matrix(np.stack(dense, axis=1).astype(X.dtype))
-    names = column_names(X)
+    if names is None and hasattr(X, "shape") and not isinstance(X, np.ndarray):
+        raise TypeError(
+            "X must be an array, lists, a sparse matrix or a dataframe, got "
+            f"{type(X).__name__}: convert it first"
+        )
+    if names is not None and columns.is_arrow(X):
+        X = columns.frame_of_arrow(X.slice(0, 0))
+    dtypes = columns.dtypes_of(X)
     if names is None:
-        if hasattr(X, "shape") and not isinstance(X, np.ndarray):
-            raise TypeError(
-                "X must be an array, lists, a sparse matrix or a dataframe, got "
-                f"{type(X).__name__}: convert it first"
-            )
-        dtype = X.dtype if isinstance(X, np.ndarray) else np.dtype(object)
-        table = np.empty((N_MADE_UP, n_columns), dtype)
-        for place in range(n_columns):
-            given = known.get(place, known.get(place - n_columns))
-            if given is None and place < len(DEFAULT_NAMES):
-                given = known.get(DEFAULT_NAMES[place])
-            table[:, place] = _values(dtype, given, numbers, place)
-        return table if isinstance(X, np.ndarray) else table.tolist()
-    frame = frame_of_arrow(X.slice(0, 0)) if is_arrow(X) else X
-    columns = []
-    for place, (name, dtype) in enumerate(zip(names, dtypes_of(frame), strict=True)):
-        given = known.get(str(name), known.get(place, known.get(place - n_columns)))
+        dtypes = [getattr(X, "dtype", np.dtype(object))] * n_columns
+    parts = []
+    for place, dtype in enumerate(dtypes):
+        keys: list[Any] = [place, place - n_columns]
+        keys += DEFAULT_NAMES[place:][:1] if names is None else [str(names[place])]
+        given = next((known[key] for key in reversed(keys) if key in known), None)
         if given is None and str(dtype).startswith("Enum"):
             given = list(getattr(dtype, "categories", _WORDS))
-        columns.append(_column(frame, dtype, _values(dtype, given, numbers, place)))
-    return _frame(frame, columns)
+        parts.append(_values(dtype, given, numbers, place))
+    return _like(X, parts)
 
 
-def _frame(like: Any, columns: list[Any]) -> Any:
-    """Return a frame of columns that are called as those of another."""
-    if is_polars(like):
-        return type(like)(dict(zip(like.columns, columns, strict=True)))
-    import pandas as pd
+def _like(table: Any, parts: list[Any]) -> Any:
+    """Return values of columns in the container and dtypes of a table or column."""
+    if columns.column_names(table) is not None:
+        pairs = zip(columns.dtypes_of(table), parts, strict=True)
+        parts = [_column(table, *pair) for pair in pairs]
+        if columns.is_polars(table):
+            return type(table)(dict(zip(table.columns, parts, strict=True)))
+        import pandas as pd
 
-    made = pd.concat(columns, axis=1)
-    made.columns = like.columns
-    return made
+        return pd.concat(parts, axis=1).set_axis(table.columns, axis=1)
+    library = type(table).__module__.partition(".")[0]
+    if hasattr(table, "iloc") or library in ("pandas", "polars"):
+        return _column(table, table.dtype, parts[0])
+    made = np.empty((N_MADE_UP, len(parts)), dtype=object)
+    for place, values in enumerate(parts):
+        made[:, place] = values
+    made = made.reshape(N_MADE_UP, *columns.shape_of(table)[1:])
+    if not isinstance(table, np.ndarray):
+        return made.tolist()
+    return made.astype(str if table.dtype.kind == "U" else table.dtype)
 
 
 def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
@@ -544,7 +459,7 @@ def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
 
 def _cast(like: Any, dtype: Any, values: np.ndarray) -> Any:
     entries = values.tolist() if values.dtype == object else values
-    if is_polars(like):
+    if columns.is_polars(like):
         import polars as pl
 
         made = pl.Series(entries)
@@ -552,30 +467,28 @@ def _cast(like: Any, dtype: Any, values: np.ndarray) -> Any:
     import pandas as pd
 
     # Categories of a dtype may be values of the table.
-    own = {"category": "category"}.get(str(dtype), dtype)
-    return pd.Series(entries, dtype=own)
+    return pd.Series(entries, dtype={"category": "category"}.get(str(dtype), dtype))
 
 
 def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
     """Return values that fit a dtype: the given ones in turn, or any."""
     if given is not None:
         return _in_turn(given)
-    kind = getattr(own_type(dtype), "name", str(own_type(dtype))).lower()
-    if kind_of(dtype) == NEVER:
-        return _in_turn(_WORDS)
-    if "bool" in kind:
-        return _whole(place) > 3
-    if any(time in kind for time in ("date", "timestamp")):
-        return np.datetime64("2020-01-01", "ns") + np.arange(N_MADE_UP)
-    if any(time in kind for time in ("timedelta", "duration")):
+    kind, own = columns.kind_of(dtype), columns.own_type(dtype)
+    name = getattr(own, "name", str(own)).lower()
+    if kind == columns.DURATION:
         return np.arange(N_MADE_UP).astype("m8[ns]")
-    if any(name in kind for name in ("float", "double", "decimal", "complex")):
-        return 2.0 * public_start(place, (N_MADE_UP,))
-    if "int" in kind and "interval" not in kind:
-        return _whole(place)
-    if numbers and kind in ("object", "none"):
+    if kind in (columns.DATE, columns.DAY):
+        return np.datetime64("2020-01-01", "ns") + np.arange(N_MADE_UP)
+    if kind in (columns.NUMBER, columns.COMPLEX):
+        if "bool" in name:
+            return _whole(place) > 3
+        floats = 2.0 * public_start(place, (N_MADE_UP,))
+        return _whole(place) if "int" in name else floats
+    if numbers and name == "object" and kind != columns.NEVER:
         return _whole(place).astype(object)
-    return _in_turn(_WORDS)[public_order(N_MADE_UP)]
+    words = _in_turn(_WORDS)
+    return words if kind == columns.NEVER else words[public_order(N_MADE_UP)]
 
 
 def _whole(number: int) -> np.ndarray:
@@ -589,20 +502,3 @@ def _in_turn(values: Sequence[Any]) -> np.ndarray:
     found = np.empty(N_MADE_UP, dtype=object)
     found[:] = [values[place % len(values)] for place in range(N_MADE_UP)]
     return found
-
-
-def made_up_targets(y: Any, classes: Sequence[Any] | None) -> Any:
-    """Return targets: public classes in turn, or numbers from 1 to 5."""
-    if classes is None:
-        values = _whole(N_MADE_UP)
-    else:
-        values = _in_turn(classes)[public_order(N_MADE_UP)]
-    if column_names(y) is not None:
-        return _frame(y, [_column(y, dtype, values) for dtype in dtypes_of(y)])
-    if is_polars(y) or type(y).__module__.startswith("pandas") or hasattr(y, "iloc"):
-        return _column(y, y.dtype, values)
-    shape = (N_MADE_UP, *shape_of(y, "y")[1:])
-    made = np.broadcast_to(values.reshape(-1, *[1] * (len(shape) - 1)), shape)
-    if isinstance(y, np.ndarray):
-        return made.astype(str if y.dtype.kind == "U" else y.dtype)
-    return made.tolist()

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
-from .._base.labels import PrivateClassifier, n_outputs_of
+from .._base.mixins import PrivateClassifier, n_outputs_of
 from .._base.sklearn_compat import (
     CallbackSupportMixin,
     Interval,

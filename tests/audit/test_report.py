@@ -43,7 +43,6 @@ from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
 
 FILL = FunctionTransformer(np.nan_to_num)
-ONES = FunctionTransformer(np.nan_to_num, kw_args={"nan": 1.0})
 FIRST = LRSRegressor(user_feature=0)
 NAMED = LRSRegressor(user_feature="user")
 
@@ -95,7 +94,6 @@ STATELESS = [
     Binarizer(),
     FunctionTransformer(),
     FILL,
-    ONES,
     PolynomialFeatures(),
     GaussianRandomProjection(1),
     SparseRandomProjection(1),
@@ -118,14 +116,13 @@ LEAKING = [
     FunctionTransformer(np.nan_to_num, inverse_func=np.sort, check_inverse=False),
     FunctionTransformer(np.nan_to_num, np.nan_to_num),
     FunctionTransformer(np.add, kw_args={"x2": np.ones(3)}),
-    FunctionTransformer(np.nan_to_num, kw_args={"nan": np.ones((3, 1))}),
     FunctionTransformer(np.nan_to_num, kw_args={"copy": False}),
     FunctionTransformer(feature_names_out=lambda *_: ["a"]),
     GaussianRandomProjection(),
     HashingVectorizer(),
     LearnedThreshold(),
     with_attribute(Normalizer(), "fit"),
-    with_attribute(clone(ONES), "transform"),
+    with_attribute(clone(FILL), "transform"),
     Unknown(),
 ]
 
@@ -174,7 +171,7 @@ def test_what_a_stateless_fit_keeps_depends_on_no_value(step):
 @pytest.mark.parametrize("step", [s for s in STATELESS if isinstance(s, BaseEstimator)])
 def test_before_the_charge_only_what_is_silent_is_harmless(step):
     """Errors and warnings of steps of an ordinary pipeline may tell of values."""
-    silent = step in (FILL, ONES) or getattr(step, "func", 0) is None
+    silent = step is FILL or getattr(step, "func", 0) is None
     for before in ((), (DPStandardScaler(),)):
         *_, first, last = privacy_report(make_pipeline(*before, clone(step), DPPCA()))
         assert first.verdict == ("stateless" if silent else "LEAKS")
@@ -190,7 +187,7 @@ def test_silent_steps_are(value, dtype):
     with np.errstate(all="ignore"):
         rows = rows.astype(dtype)
     with np.errstate(all="raise"):
-        make_pipeline(FILL, ONES, FunctionTransformer()).fit_transform(rows)
+        make_pipeline(FILL, FunctionTransformer()).fit_transform(rows)
 
 
 REMEDIES = [
@@ -380,14 +377,14 @@ PASSED = columns([("s", DPPCA(), [1, 2])], remainder="passthrough")
         make_pipeline(FeatureUnion([("a", DPPCA())]), FIRST),
         make_pipeline(DPStandardScaler(), Normalizer(), FIRST),
         make_pipeline(DPStandardScaler(), PolynomialFeatures(), NAMED),
-        make_pipeline(ONES, FIRST),
+        make_pipeline(FILL, FIRST),
         make_pipeline(
             DPItemEmbedding(rating_range=(1, 5)), LRSRegressor(user_feature=1)
         ),
         columns([("site", FederatedDPPCA(client_feature=0), [3, 4])]),
-        make_pipeline(columns([("c", ONES, ["user", "x"])]), NAMED),
-        make_pipeline(columns([("c", ONES, ["r__user"])]), NAMED),
-        make_pipeline(columns([], remainder=ONES), NAMED),
+        make_pipeline(columns([("c", FILL, ["user", "x"])]), NAMED),
+        make_pipeline(columns([("c", FILL, ["r__user"])]), NAMED),
+        make_pipeline(columns([], remainder=FILL), NAMED),
         make_pipeline(
             columns([("u", "passthrough", ["user"])], transformer_weights={"u": 0.0}),
             NAMED,
@@ -449,7 +446,7 @@ def test_candidates_that_leak_are_refused_before_the_charge():
 
 
 def test_a_private_search_is_reported_with_its_steps():
-    report = privacy_report(search({"p__n_components": [1, 2], "s": [None, ONES]}))
+    report = privacy_report(search({"p__n_components": [1, 2], "s": [None, FILL]}))
     assert [step.verdict for step in report] == ["stateless", *3 * ["private"]]
     assert "a share of the search's budget" in str(report)
     assert list(report)[-1].name == "privatesearchcv"

@@ -515,7 +515,6 @@ for bad in (-1.0, NAN, "1", True, np.ones(1), 1j):
         ("mu", lambda s, v=bad: calibrate_gaussian("m", 1.0, v, (3,))),
     ]
 METRICS = [
-    ("ord|at least 1", lambda s: subspace_distance(EYE, EYE, ord=0)),
     ("components_a|reshape", lambda s: subspace_distance(EYE[0], EYE)),
     ("components_b|qr", lambda s: subspace_distance(EYE, 2 * EYE)),
     ("components_a", lambda s: subspace_distance(NAN * EYE, EYE)),

@@ -189,21 +189,6 @@ def assert_same(found, expected):
             assert getattr(found[name], "dtype", None) == kind, name
 
 
-def test_movielens_as_frames(home, monkeypatch):
-    variant = "ml-100k"
-    write_zip(home, variant, monkeypatch)
-    arrays = fetch_movielens(variant, data_home=home)
-    frames = fetch_movielens(variant, data_home=home, as_frame=True)
-    assert list(frames.frame.columns) == ["user_id", "item_id", "rating"]
-    np.testing.assert_array_equal(frames.data, arrays.data)
-    assert frames.target.name == "rating"
-    assert list(frames.users.columns) == ["user_id", "gender", "age", "occupation"]
-    assert list(frames.movies.columns) == ["item_id", "title", "year"]
-    assert frames.movies["title"].tolist() == arrays.movies.title.tolist()
-    assert frames.item_features.index.tolist() == arrays.item_ids.tolist()
-    assert list(frames.item_features.columns) == arrays.item_feature_names
-
-
 # --- MovieLens: where files are sought
 
 

@@ -45,10 +45,11 @@ from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, _vote
 from skdpspectral.model_selection._private_search import (
     FitLimit,
+    VoteBudgets,
     candidate_model,
     candidates_of,
 )
-from skdpspectral.model_selection._vote import Ballot, VoteBudgets, packed, votes
+from skdpspectral.model_selection._vote import Ballot, packed, votes
 from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import make_private_pipeline
 

@@ -1,23 +1,29 @@
-"""Labels of classifiers: public classes, and targets of labels."""
+"""Mixins: classifiers with public classes, and densities under a released moment."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from .._tables.columns import DATES, NUMBER, TEXTS, dtypes_of, kind_of, read_quietly
-from .._tables.table import DeferredRead, deferred_targets
+from .._tables.table import DeferredRead, deferred_targets, map_rows
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import check_count
+from .documented import documented
 
 # Kinds of labels; those of other objects are unknown.
 _KINDS: dict[str, Any] = {"number": (Number, np.bool_), "text": str, "bytes": bytes}
+# What a model of components is made of, all of it in squared units of the data.
+_VARIANCES = {"explained_variance_", "noise_variance_"}
 
 
 class PrivateClassifier(ClassifierMixin):
@@ -58,8 +64,8 @@ class PrivateClassifier(ClassifierMixin):
         errors about them are raised after the charge.
         """
         unread = deferred_targets(self, y, n_rows, labels=True)
-        self._check_kind(y)
         if self.classes is not None:
+            self._check_kind(y)
             self.classes_ = _publishable(np.unique(np.asarray(self.classes)))
             return unread
         if self._is_private():
@@ -83,8 +89,6 @@ class PrivateClassifier(ClassifierMixin):
 
     def _check_kind(self, y) -> None:
         """Refuse labels that by their dtype are none of the classes."""
-        if self.classes is None:
-            return
         classes = {
             next((name for name, kind in _KINDS.items() if isinstance(label, kind)), "")
             for label in self.classes
@@ -183,3 +187,96 @@ def _publishable(classes: np.ndarray) -> np.ndarray:
 def n_outputs_of(n_classes: int) -> int:
     """Return the number of outputs for a number of classes."""
     return 1 if n_classes == 2 else n_classes
+
+
+def has_variances(estimator) -> bool:
+    """Return whether variances are those of the data, not of unit rows.
+
+    Fitted estimators are judged by their attributes, not by their parameters.
+    """
+    reason = estimator._why_no_variances()
+    if hasattr(estimator, "components_"):
+        old = "the last fit had other parameters and did not; fit again"
+        known = vars(estimator).keys() >= _VARIANCES
+        reason = None if known else reason or old
+    if reason is None:
+        return True
+    raise AttributeError(
+        f"{type(estimator).__name__} releases no variances of the data: {reason}"
+    )
+
+
+@documented
+class DensityMixin:
+    """Base class of Gaussian models of rows: their methods, where there is a model."""
+
+    _read_rows: Callable  # returns the features of rows after a fit
+    _precision: Callable  # returns the inverse of the covariance
+    # Returns the map of rows to squared distances, and twice the log-volume.
+    _law: Callable
+
+    def _why_no_variances(self) -> str | None:
+        """Return why parameters prevent variances of the data, or None."""
+        return None
+
+    @available_if(has_variances)
+    def get_precision(self):
+        """Return the inverse of the covariance.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+            Symmetric matrix.
+        """
+        check_is_fitted(self)
+        return self._precision()
+
+    @available_if(has_variances)
+    def mahalanobis(self, X):
+        """Squared Mahalanobis distances of rows to the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows. **The returned distances are as private as the rows**.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Squared distances, as in :class:`sklearn.covariance.EmpiricalCovariance`.
+        """
+        check_is_fitted(self)
+        return map_rows(self._law()[0], self._read_rows(X))
+
+    @available_if(has_variances)
+    def score_samples(self, X):
+        """Log-density of each row under a Gaussian with this mean and covariance.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows. **The returned densities are as private as the rows**.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Log-densities.
+        """
+        return -0.5 * (self.mahalanobis(X) + self._law()[1])
+
+    @available_if(has_variances)
+    def score(self, X, y=None):
+        """Mean log-likelihood of rows under a Gaussian with this mean and covariance.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows. A score of private rows is a release that no accountant records.
+        {y_ignored}
+
+        Returns
+        -------
+        float
+            Mean of :meth:`score_samples`.
+        """
+        return float(np.mean(self.score_samples(X)))

@@ -18,8 +18,9 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import check_random_state, get_tags
 
-from .._base.documented import documented
-from .._base.estimator import (
+from . import accounting
+from ._base.documented import documented
+from ._base.estimator import (
     ModelInside,
     PrivateEstimator,
     Seed,
@@ -27,10 +28,11 @@ from .._base.estimator import (
     TableEstimator,
     fitted_by,
 )
-from .._base.personal import PersonalEstimator
-from .._base.privacy_report import is_known, passes_rows, report_after_charge
-from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, StrOptions, fit_progress
-from .._tables.columns import (
+from ._base.personal import PersonalEstimator
+from ._base.privacy_report import is_known, passes_rows, report_after_charge
+from ._base.sklearn_compat import CALLBACK_ATTRIBUTES, fit_progress
+from ._tables import table
+from ._tables.columns import (
     UserRows,
     column_apart,
     column_names,
@@ -38,23 +40,9 @@ from .._tables.columns import (
     refuse_on_cluster,
     refuse_same_names,
 )
-from .._tables.table import (
-    compare_features,
-    deferred_rows,
-    deferred_targets,
-    table_shape,
-    users_of_rows,
-)
-from ..accounting import (
-    PrivacyAccountant,
-    calibrate_gaussian,
-    calibrate_sampled,
-    gaussian_epsilon,
-    gaussian_mu,
-    split_mu,
-)
-from ..accounting._composition import sampled_gaussian
-from ..accounting._ledger.planned_fits import (
+from .accounting import split_mu
+from .accounting._composition import sampled_gaussian
+from .accounting._ledger.planned_fits import (
     Composition,
     Rows,
     Step,
@@ -68,7 +56,7 @@ from ..accounting._ledger.planned_fits import (
     with_any_width,
     zeros,
 )
-from ..mechanisms import (
+from .mechanisms import (
     Alternatives,
     Assumption,
     Concern,
@@ -80,8 +68,9 @@ from ..mechanisms import (
     SampledGaussian,
     Unit,
     check_count,
-    check_real,
 )
+
+__all__ = ["PrivatePipeline", "make_private_pipeline"]
 
 # Between the seeds of the steps of two fits.
 _SEEDS_APART = 1013
@@ -97,8 +86,6 @@ _TRIAL_NOISE = 10.0
 
 # Weights of mu**2. A final model learns more numbers from the rows than a scaler does.
 _SCALER, _OTHER, _MODEL = 1.0, 2.0, 4.0
-# Shares that are written as decimals sum to 1 but for rounding.
-_CLOSE = 1e-9
 
 
 @documented
@@ -119,10 +106,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     epsilon : float or None, default=1.0
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
-    shares : "auto" or dict of str to float, default="auto"
-        Shares of :math:`\mu^2` of all private steps by name, which sum to 1. Nested
-        steps are named by paths, such as ``"columns__num"``. With "auto", scalers have
-        weight 1, other transformers 2, and classifiers and regressors 4.
     {accountant}
     {noise_seed}
     user_feature : int, str or None, default=None
@@ -149,7 +132,8 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     privacy unit of its steps: one row that is replaced, or one user who joins or
     leaves. Gaussian steps get :math:`\mu_i = \mu \sqrt{w_i}`, where :math:`\mu` is the
     value of one Gaussian mechanism with the whole budget and :math:`w_i` is the share
-    of the step. Their composition is exact (:ref:`composition`). A step with Poisson
+    of the step: scalers have weight 1, other transformers 2, and classifiers and
+    regressors 4. Their composition is exact (:ref:`composition`). A step with Poisson
     sampling, such as :class:`~skdpspectral.DPAdamClassifier`, uses the smallest
     noise with which its composition with all other steps stays within the budget. A
     step whose release would differ from its charged plan raises an error before the
@@ -195,7 +179,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "steps": "no_validation",
-        "shares": [StrOptions({"auto"}), dict],
         "user_feature": [Integral, str, None],
     }
 
@@ -205,15 +188,13 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         *,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
-        shares="auto",
-        accountant: PrivacyAccountant | None = None,
+        accountant: accounting.PrivacyAccountant | None = None,
         noise_seed: Seed = None,
         user_feature: int | str | None = None,
     ) -> None:
         self.steps = steps
         self.epsilon = epsilon
         self.delta = delta
-        self.shares = shares
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.user_feature = user_feature
@@ -239,12 +220,12 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         ------
         {invalid_shape}
         """
+        self._check_parameters()
         n_samples = check_count("n_samples", n_samples)
-        n_features = check_count("n_features", n_features)
-        users = UserRows(np.arange(n_samples))
+        rows = np.broadcast_to(0.0, (n_samples, check_count("n_features", n_features)))
         by_user = self.user_feature is not None
-        rows = np.broadcast_to(0.0, (n_samples, n_features))
-        return self._plan_of(rows, users if by_user else None)
+        users = UserRows(np.arange(n_samples)) if by_user else None
+        return self._prepared(rows, users)[-1].plan
 
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -252,26 +233,32 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         {plan_of_rows}
         """
         self._check_parameters()
-        return self._plan_of(*self._apart(X))
+        return self._prepared(*self._apart(X))[-1].plan
 
-    def _plan_of(self, X: Any, users: UserRows | None) -> PrivacyPlan:
-        """Return the plan of the rows of users, without the column of ids."""
-        self._check_parameters()
-        _, steps = self._steps_of(self._unfitted(), _rows_of(X), users)
-        return StepBudgets(steps, *self._budget_of_fit(), self.shares, users).plan
+    def _prepared(
+        self, X: Any, users: UserRows | None, seeds: Iterable[int | None] = ()
+    ) -> tuple[Pipeline, list[Step], _StepBudgets]:
+        """Return clones of the steps, what they will fit, and budgets; or refuse some.
 
-    def _steps_of(
-        self, pipeline: Pipeline, table: Rows, users: UserRows | None
-    ) -> tuple[list[Step], list[Step]]:
-        """Return all steps and the private ones, with their rows, or refuse some."""
-        private_steps(steps_of("", pipeline), users is not None)
-        for step in report_after_charge(pipeline).leaks:
+        X is without the column of ids. Only its form is used.
+        """
+        pipeline = self._unfitted()
+        if (names := column_names(X)) is not None:  # which all of scikit-learn compares
+            refuse_same_names(names, "X")
+            table.compare_features(BaseEstimator(), X, reset=True)
+        _private_steps(steps_of("", pipeline), users is not None)
+        for leak in report_after_charge(pipeline).leaks:
             raise ValueError(
-                f"step {step.name!r} ({step.estimator}) leaks: {step.reason}. Nothing "
+                f"step {leak.name!r} ({leak.estimator}) leaks: {leak.reason}. Nothing "
                 "was charged"
             )
-        steps = list(steps_of("", pipeline, table))
-        return steps, private_steps(steps, users is not None)
+        steps = list(steps_of("", pipeline, Rows(X, form_after=_form_after)))
+        private = _private_steps(steps, users is not None)
+        # A fitted step that is fitted again is charged to the same ledger.
+        for step, seed in zip(private, seeds, strict=False):
+            step.estimator.set_params(accountant=self.accountant, noise_seed=seed)
+        budgets = _StepBudgets(private, *self._budget_of_fit(), users)
+        return pipeline, steps, budgets
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -308,7 +295,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         if self.user_feature is None:
             return X, None
         X, ids = column_apart(X, self.user_feature, "user_feature")
-        return X, users_of_rows(ids, table_shape(X)[0])
+        return X, table.users_of_rows(ids, table.table_shape(X)[0])
 
     def _asked(self, X: Any, params: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
         """Return a fitted model, and rows and parameters as its methods take them."""
@@ -337,21 +324,17 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         """
         with self._unchanged_on_error(own_arithmetic=False):
             self._check_parameters()
-            # Parameters may change from here on: what is fitted does not.
-            pipeline, accountant = self._unfitted(), self._governing_accountant()
             X, users = self._apart(X)
             refuse_on_cluster(y, type(self).__name__, "y")
-            all_steps, steps = self._steps_of(pipeline, _rows_of(X), users)
-            # A fitted step that is fitted again is charged to the same ledger.
-            for step, seed in zip(steps, self._seeds(), strict=False):
-                step.estimator.set_params(accountant=self.accountant, noise_seed=seed)
-            budgets = StepBudgets(steps, *self._budget_of_fit(), self.shares, users)
+            # Parameters may change from here on: what is fitted does not.
+            accountant = self._governing_accountant()
+            pipeline, steps, budgets = self._prepared(X, users, self._seeds())
             fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
             for before, step in pairwise(fitted):  # which may ask it for its units
                 if all(isinstance(part, PrivateEstimator) for part in (before, step)):
                     step._step_share.before = before
             if not self._is_tried:
-                check_rows_of_others(all_steps)
+                _check_rows_of_others(steps)
                 budgets.check_forms(y)
             self._warn_beforehand(budgets.n_public, float(self.delta))
             with fit_progress(self, len(pipeline.steps)) as progress:
@@ -427,14 +410,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         return self
 
 
-def _rows_of(X: Any) -> Rows:
-    """Return the form of a table."""
-    if (names := column_names(X)) is not None:  # which all of scikit-learn compares
-        refuse_same_names(names, "X")
-        compare_features(BaseEstimator(), X, reset=True)
-    return Rows(X, form_after=form_after)
-
-
 def make_private_pipeline(*steps, **parameters):
     """Build a :class:`PrivatePipeline` with automatically named steps.
 
@@ -444,8 +419,8 @@ def make_private_pipeline(*steps, **parameters):
         Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
     **parameters : object
-        `epsilon`, `delta`, `shares`, `accountant`, `noise_seed` and `user_feature`, as
-        in :class:`PrivatePipeline`.
+        `epsilon`, `delta`, `accountant`, `noise_seed` and `user_feature`, as in
+        :class:`PrivatePipeline`.
 
     Returns
     -------
@@ -469,32 +444,13 @@ def make_private_pipeline(*steps, **parameters):
 
 
 def _weight(estimator: Any) -> float:
-    """Return the public weight of a step, by its kind."""
+    """Return the public weight of mu**2 of a step that releases something."""
     if get_tags(estimator).estimator_type in ("classifier", "regressor"):
         return _MODEL
     return _SCALER if isinstance(estimator, OneToOneFeatureMixin) else _OTHER
 
 
-def _weights(shares: Any, steps: dict[str, Any]) -> dict[str, float]:
-    """Return the public weight of mu**2 of each step that releases something."""
-    if shares == "auto":
-        return {path: _weight(step) for path, step in steps.items()}
-    if set(shares) != set(steps):
-        raise ValueError(
-            "shares must have one entry per private step, which are "
-            f"{', '.join(map(repr, steps))}, got {', '.join(map(repr, shares))}"
-        )
-    for path, share in shares.items():
-        if not 0.0 < check_real(f"shares[{path!r}]", share) <= 1.0:
-            raise ValueError(f"shares[{path!r}] must be in (0, 1], got {share}")
-    if abs(math.fsum(shares.values()) - 1.0) > _CLOSE:
-        raise ValueError(
-            f"shares must sum to 1, got {shares}: divide each by their sum"
-        )
-    return {path: float(shares[path]) for path in steps}
-
-
-def private_steps(steps: Iterable[Step], by_user: bool) -> list[Step]:
+def _private_steps(steps: Iterable[Step], by_user: bool) -> list[Step]:
     """Return the private steps of a pipeline, of all of its steps, or refuse them."""
     private = []
     for step in steps:
@@ -514,47 +470,42 @@ def private_steps(steps: Iterable[Step], by_user: bool) -> list[Step]:
         )
     for step in private:
         _check_step(step.path, step.estimator, by_user)
-    _check_users(private)
-    return private
-
-
-def _check_users(private: list[Step]) -> None:
-    """Refuse steps that protect users of different columns of the table."""
-    columns = {
+    features = {  # of users who are protected
         step.path: step.estimator.user_feature
         for step in private
         if getattr(step.estimator, "user_feature", None) is not None
         and not isinstance(step.estimator, TableEstimator)  # which protects rows
         and not any(hasattr(e, "_puts_users_first") for _, e in step.behind)
     }
-    if len(set(columns.values())) > 1:
+    if len(set(features.values())) > 1:
         raise ValueError(
-            f"user_feature must be one column in all steps, got {columns}: a user of "
+            f"user_feature must be one column in all steps, got {features}: a user of "
             "one column has rows of several users of another"
         )
+    return private
 
 
-def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
+def _planned_within(step: Step, share: StepShare) -> PrivacyPlan:
     """Return the plan of a step within a share; errors name the step."""
     step.estimator._step_share = share
-    with naming(step.path):
+    with _naming(step.path):
         return step.plan()
 
 
-def form_after(path: str, step: Any, X: Any) -> Any:
+def _form_after(path: str, step: Any, X: Any) -> Any:
     """Return zeros of the shape that a step without noise makes; None for others."""
-    n_rows, n_columns = table_shape(X)
+    n_rows, n_columns = table.table_shape(X)
     whole = is_private(step) or composition_of(step)
     if whole or not is_known(step) or n_columns > _MOST_TRIED:
         return None
     seeds = {"random_state": 0} if hasattr(step, "random_state") else {}
     few = (type(X) if sparse.issparse(X) else np.zeros)((_FEW, n_columns))
-    with naming(path), np.errstate(all="ignore"):
+    with _naming(path), np.errstate(all="ignore"):
         made = clone(step).set_params(**seeds).fit_transform(few)
     return zeros((n_rows, made.shape[1]), like=made)
 
 
-def check_rows_of_others(steps: list[Step]) -> None:
+def _check_rows_of_others(steps: list[Step]) -> None:
     """Refuse rows that steps without noise do not accept, or pass on as text."""
     for step in steps:
         one, read = step.estimator, [(step.path, step.rows)]
@@ -567,13 +518,15 @@ def check_rows_of_others(steps: list[Step]) -> None:
             continue
         for path, rows in read:
             if rows.own:
-                with naming(path):
+                with _naming(path):
                     refuse_nullable_integers(rows.X)
-                    deferred_rows(None, rows.X, accept_sparse=True, in_blocks=True)
+                    table.deferred_rows(
+                        None, rows.X, accept_sparse=True, in_blocks=True
+                    )
 
 
 @contextlib.contextmanager
-def naming(path: str) -> Iterator[None]:
+def _naming(path: str) -> Iterator[None]:
     """Prefix errors with the step that caused them."""
     try:
         yield
@@ -582,19 +535,14 @@ def naming(path: str) -> Iterator[None]:
         raise kind(f"step {path!r}: {error}") from error
 
 
-def _is_default(value: Any, default: Any) -> bool:
-    return value is default or bool(np.ndim(value) == 0 and value == default)
-
-
 def _check_step(path: str, step: Any, by_user: bool) -> None:
     """Refuse a step with its own budget, ledger or noise."""
     kind, whole = type(step).__name__, composition_of(step)
-    parameters = inspect.signature(type(step)).parameters
-    changed = [
-        f"{name}={getattr(step, name)!r}"
-        for name in ("epsilon", "delta")
-        if not _is_default(getattr(step, name), parameters[name].default)
-    ]
+    parameters, changed = inspect.signature(type(step)).parameters, []
+    for name in ("epsilon", "delta"):
+        value, default = getattr(step, name), parameters[name].default
+        if value is not default and (np.ndim(value) or value != default):
+            changed.append(f"{name}={value!r}")
     noise = step._given_noise()
     # Of clients, whose ids would be read, each has a budget.
     why = {
@@ -605,7 +553,7 @@ def _check_step(path: str, step: Any, by_user: bool) -> None:
         f": {kind} has a budget for each client; fit it outside of a private "
         "pipeline": hasattr(step, "client_feature"),
         f" has {', '.join(changed)}, but the pipeline has the budget: leave it at its "
-        f"default, and pass the pipeline shares={{{path!r}: ...}}": changed,
+        "default": changed,
         f": {kind} {step._why_no_users}": by_user
         and "users" not in inspect.signature(step.fit).parameters,
         " has an accountant: pass it to the pipeline, which is charged once for all "
@@ -643,28 +591,23 @@ def _common_relation(plans: dict[str, PrivacyPlan], by_user: bool) -> tuple[Any,
     for other, two in others:
         if two != one:
             raise ValueError(
-                f"{first} protects one {one[0]} under {one[1]}, and "
-                f"{other} one {two[0]} under {two[1]}: one guarantee requires the "
-                "same unit and relation in all steps; choose such steps, for users "
-                'with neighbors="replace-one", or fit them with separate budgets in '
+                f"{first} protects one {one[0]} under {one[1]}, and {other} one "
+                f"{two[0]} under {two[1]}: one guarantee requires the same unit and "
+                "relation in all steps; choose such steps, for users with "
+                'neighbors="replace-one", or fit them with separate budgets in '
                 "sklearn.pipeline.Pipeline"
             )
     return one
 
 
-class StepBudgets:
+class _StepBudgets:
     """Shares of a budget for all private steps, and the plan that is charged.
 
     `epsilon` is infinite without privacy.
     """
 
     def __init__(
-        self,
-        steps: list[Step],
-        epsilon: float,
-        delta: float,
-        shares: Any,
-        users: UserRows | None,
+        self, steps: list[Step], epsilon: float, delta: float, users: UserRows | None
     ) -> None:
         self._epsilon, self._delta, self._users = epsilon, delta, users
         self._steps = {step.path: step for step in steps}
@@ -680,21 +623,28 @@ class StepBudgets:
         n_rows = steps[0].rows.shape[0] if self._relation[0] is Unit.ROW else None
         self.n_public = n_rows if users is None else len(users)  # who are replaced
         releases = {path: plan for path, plan in plans.items() if plan.mechanisms}
-        costing = {path: self._steps[path].estimator for path in releases}
-        weights = _weights(shares, costing) if costing else {}
+        weights = {path: _weight(self._steps[path].estimator) for path in releases}
         total = math.fsum(weights.values())
         self.weights = {path: weight / total for path, weight in weights.items()}
+        said = ", ".join(f"{path} {share:.3g}" for path, share in self.weights.items())
+        said = f"Its steps have these shares of the cost (mu**2): {said}."
+        self._remarks = [said] if len(self.weights) > 1 else list[Any]()
         mechanisms = self._planned(releases)
         self.step_shares: dict[str, StepShare] = {}
         doubts = []
         for path, plan in plans.items():
-            share = self._share(path, deltas[path], plan, mechanisms.get(path))
-            self.step_shares[path] = share
+            planned, own = mechanisms.get(path), epsilon
+            noise = getattr(planned, "noise_multiplier", None)
+            if noise is None and planned is not None and math.isfinite(epsilon):
+                own = self._epsilon_within(planned.mu, deltas[path] - plan.failure)
+            charged = replace(plan, mechanisms=(planned,) if planned else ())
+            given = deltas[path], noise, charged, self.n_public, users
+            share = self.step_shares[path] = StepShare(path, own, *given)
             # What the form of a step's rows does not allow is said before the charge.
-            found = planned_within(self._steps[path], share)
+            found = _planned_within(self._steps[path], share)
             share.check(found, None)
-            noisy = (said for said in found.remarks if said.concern is Concern.NOISE)
-            doubts += [Remark(f"{path}: {said}", said.concern) for said in noisy]
+            noisy = (one for one in found.remarks if one.concern is Concern.NOISE)
+            doubts += [Remark(f"{path}: {one}", one.concern) for one in noisy]
         self.plan = PrivacyPlan(
             epsilon,
             delta,
@@ -702,7 +652,7 @@ class StepBudgets:
             "PrivatePipeline",
             *self._relation,
             seeded=any(plan.seeded for plan in plans.values()),
-            remarks=(*self._remarks(), *doubts),
+            remarks=(*self._remarks, *doubts),
             failure=self._failure,
             one_row_each=any(plan.one_row_each for plan in plans.values()),
         )
@@ -711,10 +661,13 @@ class StepBudgets:
         """Try the fit of each step until it would be charged."""
         for path, share in self.step_shares.items():
             one, rows = self._steps[path].estimator, self._steps[path].rows
-            with naming(path):
-                if not rows.own and _takes_names(one):
+            with _naming(path):
+                # Names of columns, which zeros do not have.
+                params = one.get_params(deep=False).items()
+                named = [v for name, v in params if name.endswith("_feature")]
+                if not rows.own and any(isinstance(value, str) for value in named):
                     if get_tags(one).target_tags.required:
-                        deferred_targets(one, y, rows.shape[0])
+                        table.deferred_targets(one, y, rows.shape[0])
                     continue
                 if not rows.own:
                     rows = replace(rows, X=zeros(rows.shape, like=rows.X))
@@ -726,61 +679,39 @@ class StepBudgets:
         if step.estimator._takes_noise_multiplier and math.isfinite(self._epsilon):
             noise = _TRIAL_NOISE
         trial = StepShare(path, self._epsilon, delta, noise, users=self._users)
-        plan = planned_within(step, trial)
+        plan = _planned_within(step, trial)
         _check_plan(path, step.estimator, plan)
         return plan
-
-    def _share(
-        self, path: str, delta: float, plan: PrivacyPlan, planned: Any
-    ) -> StepShare:
-        """Return the share of a step, which costs what was `planned`, if anything."""
-        epsilon, noise = self._epsilon, getattr(planned, "noise_multiplier", None)
-        if noise is None and planned is not None and math.isfinite(epsilon):
-            epsilon = self._epsilon_within(planned.mu, delta - plan.failure)
-        charged = replace(plan, mechanisms=(planned,) if planned else ())
-        more = noise, charged, self.n_public, self._users
-        return StepShare(path, epsilon, delta, *more)
 
     def _planned(self, plans: dict[str, PrivacyPlan]) -> dict[str, Any]:
         """Return a mechanism for each step that costs its share."""
         if not (plans and math.isfinite(self._epsilon)):
             return {path: Exact(path, (1,)) for path in plans}
         delta, neighbors = self._delta - self._failure, self._relation[1]
-        mu = gaussian_mu(self._epsilon, delta)
-        mus = split_mu(mu, tuple(self.weights.values()))
-        planned: dict[str, Any] = {
-            path: calibrate_gaussian(path, 1.0, cost, (1,), lemma="composition")
-            for path, cost in zip(plans, mus, strict=True)
-        }
-        sampled = {
-            path: plan.mechanisms[0]
-            for path, plan in plans.items()
-            if isinstance(plan.mechanisms[0], SampledGaussian)
-        }
-        costs = [one.mu for path, one in planned.items() if path not in sampled]
-        beside = math.hypot(*costs)
-        given = {"mu": beside} if beside else {}
+        mu = accounting.gaussian_mu(self._epsilon, delta)
+        mus, planned = split_mu(mu, tuple(self.weights.values())), dict[str, Any]()
+        lemma: dict[str, Any] = {"lemma": "composition"}
+        for path, cost in zip(plans, mus, strict=True):
+            given = path, 1.0, cost, (1,)
+            planned[path] = accounting.calibrate_gaussian(*given, **lemma)
+        firsts = {path: plan.mechanisms[0] for path, plan in plans.items()}
+        sampled = {p: m for p, m in firsts.items() if isinstance(m, SampledGaussian)}
+        beside = math.hypot(*(planned[p].mu for p in plans if p not in sampled))
+        others = {"mu": beside} if beside else {}
         if sampled:  # the last step alone: the least noise that the others allow
             ((path, drawn),) = sampled.items()
             rate, steps = drawn.sampling_probability, drawn.max_steps
-            least = calibrate_sampled(
-                self._epsilon, delta, rate, steps, neighbors, **given
+            least = accounting.calibrate_sampled(
+                self._epsilon, delta, rate, steps, neighbors, **others
             )
-            planned[path] = sampled_gaussian(
-                path,
-                1.0,
-                least,
-                (1,),
-                max_steps=steps,
-                sampling_probability=rate,
-                lemma="composition",
-            )
+            more = {"max_steps": steps, "sampling_probability": rate, **lemma}
+            planned[path] = sampled_gaussian(path, 1.0, least, (1,), **more)
         return planned
 
     def _epsilon_within(self, mu: float, delta: float) -> float:
         """Return an epsilon whose calibration costs at most `mu`."""
-        epsilon, lower = gaussian_epsilon(mu, delta), 2.0**-50
-        while epsilon > 0.0 and gaussian_mu(epsilon, delta) > mu:
+        epsilon, lower = accounting.gaussian_epsilon(mu, delta), 2.0**-50
+        while epsilon > 0.0 and accounting.gaussian_mu(epsilon, delta) > mu:
             epsilon, lower = epsilon * (1.0 - lower), 2.0 * lower
         if not epsilon > 0.0:
             raise ValueError(
@@ -788,11 +719,6 @@ class StepBudgets:
                 f"private steps at delta={self._delta:g}; increase it"
             )
         return epsilon
-
-    def _remarks(self) -> Iterator[str]:
-        if len(self.weights) > 1:
-            said = ", ".join(f"{path} {w:.3g}" for path, w in self.weights.items())
-            yield f"Its steps have these shares of the cost (mu**2): {said}."
 
     def close(self) -> None:
         """End all shares: from now on steps have their own budgets."""
@@ -802,7 +728,7 @@ class StepBudgets:
     def plan_of_fit(self) -> PrivacyPlan:
         """Return the plan with the actual releases of a fit."""
         mechanisms: list[Mechanism] = []
-        remarks = list(self._remarks())
+        remarks = list(self._remarks)
         for path, share in self.step_shares.items():
             if share.plan is None:
                 if path in self.weights:  # no columns remained
@@ -812,13 +738,6 @@ class StepBudgets:
             said = share.plan.remarks
             remarks += [Remark(f"{path}: {one}", one.concern) for one in said]
         return replace(self.plan, mechanisms=tuple(mechanisms), remarks=tuple(remarks))
-
-
-def _takes_names(estimator: Any) -> bool:
-    """Return whether an estimator finds columns by names, which zeros do not have."""
-    params = estimator.get_params(deep=False)
-    named = (v for name, v in params.items() if name.endswith("_feature"))
-    return any(isinstance(value, str) for value in named)
 
 
 def _try(step: Any, share: StepShare, y: Any, X: Any) -> None:
