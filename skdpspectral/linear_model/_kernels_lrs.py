@@ -396,13 +396,11 @@ def packed_outer(weights: np.ndarray) -> np.ndarray:
 
 def packed_grams(block: Block, factors=1.0, out=None) -> np.ndarray:
     """Packed X'X of each user, (n_users, d (d + 1) / 2), times factors (n_users, 1)."""
-    d = block.X.shape[2]
-    out = np.empty((len(block), n_packed(d))) if out is None else out
     # A copy: numpy mirrors the triangle of a product of a matrix with itself, entry by
     # entry, which takes longer than the other triangle.
     again = per_user.joined([block.X])
     grams = per_user.products(again, block.X, transpose_left=True)
-    rows, columns = np.triu_indices(d)
+    rows, columns = np.triu_indices(block.X.shape[2])
     factors = factors * np.where(rows == columns, 1.0, np.sqrt(2.0))
     return np.multiply(grams[:, rows, columns], factors, out=out)
 

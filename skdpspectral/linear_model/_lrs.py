@@ -261,10 +261,9 @@ class ExactDirections(Statistic):
             scale = per_user.column_scales(rows, self.n_jobs)
             rows.rescale(scale)
         solver = _kernels_lrs.AlternatingSolver(rows, self.rules, self.n_jobs)
-        found = solver.fit(solver.start(start), self.max_iter, self.tol, progress.step)
-        U, n_iter, converged = found
-        weights = solver.weights.mean(axis=0)
-        model = SharedModel(U, scale, weights, 0.0, n_iter, converged, solver)
+        how = self.max_iter, self.tol, progress.step
+        U, *ended = solver.fit(solver.start(start), *how)
+        model = SharedModel(U, scale, solver.weights.mean(axis=0), 0.0, *ended, solver)
         if rows.y_means is None:
             return model
         # The mean over users of the intercept that suits the shared coefficients.
