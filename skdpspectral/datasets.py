@@ -112,7 +112,18 @@ def make_spiked_covariance(
     """
     given = locals()
     _check("make_spiked_covariance", _SPIKED, given, ("n_components", "n_features"))
-    signal = _check_signal_variance(signal_variance, n_components)
+    try:
+        signal = np.asarray(signal_variance, dtype=np.float64)
+    except (TypeError, ValueError):
+        signal = np.array(np.nan)
+    if signal.ndim == 0:
+        signal = np.full(n_components, float(signal))
+    fits = signal.shape == (n_components,) and np.isfinite(signal).all()
+    if not (fits and (signal > 0).all() and (np.diff(signal) <= 0).all()):
+        raise ValueError(
+            "signal_variance must be a positive, finite number, or n_components="
+            f"{n_components} of them in non-increasing order, got {signal_variance!r}"
+        )
     rng = check_random_state(random_state)
 
     components = _haar_rows(n_components, n_features, rng)
@@ -129,22 +140,6 @@ def _haar_rows(n_rows, n_columns, rng):
     # LAPACK ties the signs of Q to the data; R with a positive diagonal undoes it.
     q *= np.where(np.diag(r) < 0, -1.0, 1.0)
     return np.ascontiguousarray(q.T)
-
-
-def _check_signal_variance(signal_variance, n_components):
-    try:
-        signal = np.asarray(signal_variance, dtype=np.float64)
-    except (TypeError, ValueError):
-        signal = np.array(np.nan)
-    if signal.ndim == 0:
-        signal = np.full(n_components, float(signal))
-    fits = signal.shape == (n_components,) and np.isfinite(signal).all()
-    if not (fits and (signal > 0).all() and (np.diff(signal) <= 0).all()):
-        raise ValueError(
-            "signal_variance must be a positive, finite number, or n_components="
-            f"{n_components} of them in non-increasing order, got {signal_variance!r}"
-        )
-    return signal
 
 
 _TASKS = {
