@@ -30,8 +30,8 @@ BLOCK_ROWS, _WIDE_ROWS = 2048, 1024
 # of a long table is rounded few times.
 BLOCKS_TOGETHER = 2048
 
-# Numbers per block that stay in the cache, and of very wide rows, where memory stays far
-# below that of the data.
+# Numbers per block that stay in the cache, and of very wide rows, where memory stays
+# far below that of the data.
 _CACHED_NUMBERS, _BLOCK_NUMBERS = 1 << 16, 1 << 23
 Block = Any
 Sums = Any  # an array, or a tuple of arrays, of sums over all blocks

@@ -21,6 +21,7 @@ from ..mechanisms import Alternatives, Concern, PrivacyPlan, Remark
 from .moments import (
     KNOTS,
     PARTS,
+    SEEN,
     Origin,
     Rows,
     Sample,
@@ -34,24 +35,23 @@ from .moments import (
 # the origin in which their distance from each other is sought.
 LOW, _HIGH, _FARTHEST = -198, 198, 45
 N_OCTAVES = _HIGH - LOW + 1
-# Numbers below were set by the shares of variance in doc/tables/pca_centers.rst.
-# Shares of mu**2 of the lengths, at least and at most; deviations of their noise that
-# a share of all has, and that three octaves need to be seen.
-_LENGTHS, _SURE, _FAIRLY_SURE = (0.002, 0.12), 32.0, 3.5
-# Shares of the steps that are tried, that of the last step in them, and most steps.
-_SHARES, _LAST, _MOST_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5), 0.6, 16
-# Rows of a step, of the last one, and of the votes for squared lengths, at least; and
-# the noise of a step over its radius, at most.
-_STEP_ROWS, _LAST_ROWS, _VOTERS, _STEP_NOISE = 8192, 32768, 65536, 0.2
-# Shares of mu**2 of the votes, and their wanted deviation and the largest one.
-_VOTES, _VOTE_NOISE, _WORST_VOTE = (0.002, 0.02), 0.0015, 0.1
-# Radii of the first of several steps and of others; how much worse than the best a
-# course may be; and what a single step from afar may leave of the way.
-_FIRST, _WIDER, _NEARLY, _ONE_STEP = 1.25, 1.1, 1.05, 1.8
-# Least share of rows whose distances are alike, and of those that are near a center.
-_LEAST_SEEN, _LEAST_NEAR = 0.4, 0.2
+# All numbers below were set by the shares of variance in doc/tables/pca_centers.rst.
+# Shares of mu**2: of the lengths and a center, at least; of the votes, at least; and of
+# the lengths, at most, which is also the most noise of a vote. Lengths that are needed
+# in any case have the last one instead (doc/tables/covariance_errors.rst).
+_LEAST, _VOTES, _MOST, _ANYWAY = 0.005, 0.02, 0.1, 0.3
+# Deviations of the lengths' noise that a share of all has, and that is seen; rows of a
+# sample, at least; and the noise of votes that their number gives.
+_SURE, _VISIBLE, _ROWS, _VOTE_NOISE = 32.0, 6.0, 1 << 14, 0.0015
+# What a step leaves of a distance, by its clip and by its noise; the weight of the
+# center's error along one direction; and the squared noise that a pass over all rows is
+# worth, less than which decides nothing.
+_LEFT, _ALONG, _PASS = 0.2, 0.05, 0.02
+# Least share of rows that are near a center, and whose distances are alike.
+_NEAR = 0.2
 _LARGEST_MU = 1e6  # of a schedule: without noise, too
 _RATIOS = np.exp2(np.arange(0.0, _FARTHEST, 0.25))
+_MOST_STEPS = math.ceil(_FARTHEST / -math.log2(_LEFT))
 
 
 def count_lengths(blocks) -> np.ndarray:
@@ -85,13 +85,13 @@ def typical_lengths(released: np.ndarray, noise: float) -> tuple[float, float, b
 
     If no length of differences stands out of the noise, it is that of rows, or 0.
     """
-    sure = _FAIRLY_SURE * math.sqrt(3.0) * noise
+    sure = _VISIBLE * noise
     place, reach, most = _fullest(released[1], 1, N_OCTAVES, noise)
     first = max(place - _FARTHEST, 1)
     _, typical, share = _fullest(released[0], first, max(place + 2, first + 1), noise)
     if share < sure:
         return reach if most >= sure else 0.0, reach, False
-    return min(typical, reach), reach, 2.0 * share >= _LEAST_SEEN
+    return min(typical, reach), reach, 2.0 * share >= _NEAR
 
 
 def _fullest(shares: np.ndarray, first: int, last: int, noise: float):
@@ -103,7 +103,7 @@ def _fullest(shares: np.ndarray, first: int, last: int, noise: float):
     place = first + int(np.argmax(sums))
     middle = place + int(np.argmax(shares[place : place + 3]))
     around = np.arange(max(middle - 1, 0), min(middle + 2, N_OCTAVES))
-    weights = np.where(shares[around] > 2.0 * noise, shares[around], 0.0)
+    weights = np.where(shares[around] > SEEN * noise, shares[around], 0.0)
     weights[around == middle] = max(float(shares[middle]), 1e-12)
     mean = float(weights @ around) / float(weights.sum())
     return place, 2.0 ** (mean + LOW), float(sums.max())
@@ -122,28 +122,26 @@ class Course(NamedTuple):
     @classmethod
     def of(cls, order: PairOrder, mu: float, share: float, n_steps: int, edge: float):
         """Return a course of given cost, for a moment whose noise has this edge."""
-        shares = [share]
-        if n_steps > 1:
-            first = (1.0 - _LAST) * share / (n_steps - 1)
-            shares = [first] * (n_steps - 1) + [_LAST * share]
-        ends = [(_STEP_NOISE, _STEP_ROWS)] * (n_steps - 1)
-        ends.append((min(_STEP_NOISE, math.sqrt(0.15 * edge)), _LAST_ROWS))
+        shares, wanted = [share], [min(_LEFT, math.sqrt(_LEFT * edge))]
+        if n_steps > 1:  # the last one gets half
+            shares = [0.5 * share / (n_steps - 1)] * (n_steps - 1) + [0.5 * share]
+            wanted = [_LEFT] * (n_steps - 1) + wanted
         samples, noise = [], []
-        for part, (wanted, least) in zip(shares, ends, strict=True):
+        for part, most in zip(shares, wanted, strict=True):
             one = 2.0 * math.sqrt(order.n_features) / (mu * math.sqrt(part))
-            samples.append(Sample.of(order, max(least, one / wanted)))
+            samples.append(Sample.of(order, max(_ROWS, one / most, most**-2.0)))
             noise.append(one / samples[-1].n_rows)
         return cls(tuple(shares), tuple(samples), tuple(noise))
 
     def radii(self, ratio, p: int) -> tuple[list, Any]:
         """Return clips of the steps for rows `ratio` away, and the last one's noise."""
         n_steps, radii, error = len(self.noise), [], 0.0
-        radius = ratio * (1.0 if n_steps == 1 else _FIRST)
+        radius = ratio * (1.0 if n_steps == 1 else 1.0 + _LEFT)
         for step, noise in enumerate(self.noise, 2):
             radii.append(radius)
             error = noise * radius
             longer = np.hypot(1.0, error * (1.0 + 3.0 / math.sqrt(2.0 * p)))
-            radius = np.minimum(radius, (1.0 if step == n_steps else _WIDER) * longer)
+            radius = np.minimum(radius, (1.0 + _LEFT * (step < n_steps)) * longer)
         return radii, error
 
 
@@ -152,12 +150,13 @@ def plan_courses(order: PairOrder, mu: float, lengths: float, votes: float):
     """Return courses, and the number of the one that is taken, by `_RATIOS`.
 
     None means pairs. A course is judged by the squared noise of the moment and of its
-    center; for as few branches as possible it is kept as long as it is nearly the best.
+    center, and by the rows that it reads. Of those that are nearly the best, the one is
+    taken that stays so for longest: there are as few branches as possible.
     """
     p = order.n_features
     edge = 2.0 * math.sqrt(p) / (order.n_samples * mu)
     scores, courses = [np.full(len(_RATIOS), edge**2 / (1.0 - lengths))], [None]
-    for share in _SHARES:
+    for share in (_LEAST * np.exp2(np.arange(0.0, 8.0, 0.5))).tolist():
         rest = 1.0 - lengths - share - votes
         if rest <= 0.0:
             break
@@ -165,15 +164,17 @@ def plan_courses(order: PairOrder, mu: float, lengths: float, votes: float):
         for n_steps in range(1, _MOST_STEPS + 1):
             courses.append(Course.of(order, mu, share, n_steps, left))
             error = courses[-1].radii(_RATIOS, p)[1] ** 2
-            if n_steps == 1:
-                error = error + 0.25 * np.maximum(_RATIOS**2 - _ONE_STEP, 0.0)
-            score = left**2 / 4.0 + error**2 * (1.0 / p + 0.05)
+            error = error + _LEFT ** (2 * n_steps) * (_RATIOS**2 - 1.0)
+            score = left**2 / 4.0 + error**2 * (1.0 / p + _ALONG)
+            n_rows = sum(sample.n_rows for sample in courses[-1].samples)
+            score *= 1.0 + _PASS * n_rows / order.n_samples
             scores.append(np.where(error <= left, score, np.inf))
-    chosen, now = [], 0
-    for column in np.array(scores).T:
-        if column[now] > _NEARLY * column.min():
-            now = int(column.argmin())
-        chosen.append(now)
+    table, chosen = np.array(scores), list[int]()
+    nearly = table <= (1.0 + _PASS) * table.min(axis=0)
+    while len(chosen) < len(_RATIOS):
+        rest = nearly[:, len(chosen) :]
+        ends = np.where(rest.all(axis=1), rest.shape[1], rest.argmin(axis=1))
+        chosen += [int(ends.argmax())] * int(ends.max())
     used, places = np.unique([0, *chosen], return_inverse=True)
     return [courses[number] for number in used], places[1:]
 
@@ -244,21 +245,20 @@ class Centered(Fit):
     ) -> None:
         self.rows, self.mu, self.center, self.last = rows, mu, center, last
         scheduled = min(mu, _LARGEST_MU)
-        wanted = max(_STEP_ROWS, _SURE / (scheduled * math.sqrt(_LENGTHS[0])))
-        enough = math.sqrt(2.0 / _VOTES[1]) / (scheduled * _VOTE_NOISE)
-        self.measured = rows.sample(wanted)
-        self.voters = rows.sample(max(_VOTERS, enough))
-        cost = max(_LENGTHS[0], (_SURE / (self.measured.n_rows * mu)) ** 2)
-        if rows.n < 2 or cost > _LENGTHS[1]:
-            cost = 0.3 if measured else 0.0
+        enough = math.sqrt(2.0 / _VOTES) / (scheduled * _VOTE_NOISE)
+        self.voters = rows.sample(max(_ROWS, enough))
+        enough = _SURE / (scheduled * math.sqrt(_LEAST))
+        self.measured = rows.sample(max(_ROWS, enough))
+        cost = max(_LEAST, (_SURE / (self.measured.n_rows * mu)) ** 2)
+        if rows.n < 2 or cost > _MOST:
+            cost = _ANYWAY if measured else 0.0
         self.lengths, self.test = None, 0.0
         if cost > 0.0:
             most = math.sqrt(0.5) if center == "none" else 1.0
             self.lengths = plan_lengths(self.measured, mu * math.sqrt(cost), most)
             if not measured:
                 unit = math.sqrt(2.0) / (self.voters.n_rows * mu)  # noise, share 1
-                self.test = min(max((unit / _VOTE_NOISE) ** 2, _VOTES[0]), _VOTES[1])
-                self.test = max(self.test, (unit / _WORST_VOTE) ** 2)
+                self.test = max(_VOTES, (unit / _MOST) ** 2)
         self.spent, courses, self.chosen = cost, [None], np.zeros(len(_RATIOS), int)
         if center == "auto" and cost > 0.0:
             public = rows.sampling, scheduled, cost, self.test
@@ -322,7 +322,7 @@ class Centered(Fit):
         if branch.votes is not None and origin.typical > 0.0:
             origin = self._vote(release, X, branch, origin)
             near = np.minimum(1.0, 1.0 / np.maximum(KNOTS, 1e-9))
-            if branch.course is not None and origin.votes @ near < _LEAST_NEAR:
+            if branch.course is not None and origin.votes @ near < _NEAR:
                 origin = Origin(origin.center, paired=True)
                 said = (Remark(_FAR, Concern.CENTER),)
         return branch.last, origin, branch.last.run(release, X, origin), said

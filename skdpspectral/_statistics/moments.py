@@ -157,7 +157,7 @@ _CLIPS = np.append(1e-4, np.exp2(np.arange(-3.0, 10.01, 0.25)))
 # Deviations by which votes are seen beside others, and anywhere; the weight of what
 # clipping changes; and the most that noise may be, as a share of the variance, where
 # rows are not clipped to one length (doc/tables/pca_centers.rst).
-_SEEN, _SURE, _CHANGED, _NOISIEST = 2.5, 5.0, 80.0, 0.1
+SEEN, _CERTAIN, _CHANGED, _NOISIEST = 2.5, 5.0, 80.0, 0.1
 
 
 def count_squares(blocks, typical: float) -> np.ndarray:
@@ -188,11 +188,13 @@ def clip_of(votes: np.ndarray, noise: float, n_mu: float, p: int) -> float:
     """
     last = max(int(np.argmax(votes)), 5)
     for place in range(last + 1, len(votes)):  # a false vote far away would weigh most
-        if votes[place] > _SEEN * noise:
+        if votes[place] > SEEN * noise:
             last = place
         elif place > last + 1:
             break
-    last = max([last, *np.flatnonzero(votes > _SURE * noise)])  # rows of several kinds
+    last = max(
+        [last, *np.flatnonzero(votes > _CERTAIN * noise)]
+    )  # rows of several kinds
     shares = np.maximum(votes, 0.0) * (np.arange(len(votes)) <= last)
     kept = shares * np.minimum(KNOTS, _CLIPS[:, None])
     sums, whole = np.maximum(kept.sum(axis=1), 1e-12), shares * KNOTS

@@ -169,9 +169,9 @@ class Votes:
         return first, last
 
 
-# Pairs that a row is the first of, where a table has up to so many numbers, and where
-# it has more: they lower the sampling error, and cost time.
-_SHIFTS, _FEWEST_SHIFTS = ((1 << 20, 8), (1 << 22, 4)), 2
+# Pairs that a row is the first of, at least and at most, and numbers in all pairs: more
+# of them lower the sampling error, and cost time (doc/tables/pca_centers.rst).
+_SHIFTS, _NUMBERS = (2, 8), 1 << 23
 # Weight of what is released of a mean over pairs; of one over rows it is 1.
 HALF = 0.5
 
@@ -179,9 +179,8 @@ HALF = 0.5
 @functools.lru_cache(maxsize=64)
 def pair_order(n_samples: int, n_features: int) -> PairOrder:
     """Return the pairs of rows of a table of that shape."""
-    numbers = n_samples * n_features
-    wanted = (shifts for most, shifts in _SHIFTS if numbers <= most)
-    shifts = min(next(wanted, _FEWEST_SHIFTS), max(1, (n_samples - 1) // 2))
+    wanted = max(_NUMBERS // (n_samples * n_features), _SHIFTS[0])
+    shifts = min(wanted, _SHIFTS[1], max(1, (n_samples - 1) // 2))
     return PairOrder(n_samples, n_features, shifts)
 
 
