@@ -30,7 +30,7 @@ from ._base.estimator import (
 )
 from ._base.personal import PersonalEstimator
 from ._base.privacy_report import is_known, passes_rows, report_after_charge
-from ._base.sklearn_compat import CALLBACK_ATTRIBUTES, fit_progress
+from ._base.sklearn_compat import CALLBACK_ATTRIBUTES, StrOptions, fit_progress
 from ._tables import table
 from ._tables.columns import (
     UserRows,
@@ -68,6 +68,7 @@ from .mechanisms import (
     SampledGaussian,
     Unit,
     check_count,
+    check_real,
 )
 
 __all__ = ["PrivatePipeline", "make_private_pipeline"]
@@ -106,6 +107,11 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     epsilon : float or None, default=1.0
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
+    shares : "auto" or dict of str to float, default="auto"
+        Positive shares of :math:`\mu^2` of all private steps by name, which are
+        divided by their sum. Nested steps are named by paths, such as
+        ``"columns__num"``. With "auto", scalers have weight 1, other transformers 2,
+        and classifiers and regressors 4.
     {accountant}
     {noise_seed}
     user_feature : int, str or None, default=None
@@ -132,8 +138,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     privacy unit of its steps: one row that is replaced, or one user who joins or
     leaves. Gaussian steps get :math:`\mu_i = \mu \sqrt{w_i}`, where :math:`\mu` is the
     value of one Gaussian mechanism with the whole budget and :math:`w_i` is the share
-    of the step: scalers have weight 1, other transformers 2, and classifiers and
-    regressors 4. Their composition is exact (:ref:`composition`). A step with Poisson
+    of the step. Their composition is exact (:ref:`composition`). A step with Poisson
     sampling, such as :class:`~skdpspectral.DPAdamClassifier`, uses the smallest
     noise with which its composition with all other steps stays within the budget. A
     step whose release would differ from its charged plan raises an error before the
@@ -179,6 +184,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "steps": "no_validation",
+        "shares": [StrOptions({"auto"}), dict],
         "user_feature": [Integral, str, None],
     }
 
@@ -188,6 +194,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         *,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
+        shares: str | dict[str, float] = "auto",
         accountant: accounting.PrivacyAccountant | None = None,
         noise_seed: Seed = None,
         user_feature: int | str | None = None,
@@ -195,6 +202,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         self.steps = steps
         self.epsilon = epsilon
         self.delta = delta
+        self.shares = shares
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.user_feature = user_feature
@@ -257,7 +265,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         # A fitted step that is fitted again is charged to the same ledger.
         for step, seed in zip(private, seeds, strict=False):
             step.estimator.set_params(accountant=self.accountant, noise_seed=seed)
-        budgets = _StepBudgets(private, *self._budget_of_fit(), users)
+        budgets = _StepBudgets(private, *self._budget_of_fit(), self.shares, users)
         return pipeline, steps, budgets
 
     def _check_parameters(self) -> None:
@@ -444,10 +452,26 @@ def make_private_pipeline(*steps, **parameters):
 
 
 def _weight(estimator: Any) -> float:
-    """Return the public weight of mu**2 of a step that releases something."""
+    """Return the public weight of a step, by its kind."""
     if get_tags(estimator).estimator_type in ("classifier", "regressor"):
         return _MODEL
     return _SCALER if isinstance(estimator, OneToOneFeatureMixin) else _OTHER
+
+
+def _shares(given: Any, steps: dict[str, Any]) -> dict[str, float]:
+    """Return the public shares of mu**2 of steps that release something."""
+    weights = {path: _weight(step) for path, step in steps.items()}
+    if isinstance(given, dict):
+        if set(given) != set(steps):
+            raise ValueError(
+                "shares must have one entry per private step, which are "
+                f"{', '.join(map(repr, steps))}, got {', '.join(map(repr, given))}"
+            )
+        weights = {path: check_real(f"shares[{path!r}]", given[path]) for path in steps}
+        if not all(0.0 < weight < math.inf for weight in weights.values()):
+            raise ValueError(f"shares must be positive and finite, got {given}")
+    total = math.fsum(weights.values())
+    return {path: weight / total for path, weight in weights.items()}
 
 
 def _private_steps(steps: Iterable[Step], by_user: bool) -> list[Step]:
@@ -553,7 +577,7 @@ def _check_step(path: str, step: Any, by_user: bool) -> None:
         f": {kind} has a budget for each client; fit it outside of a private "
         "pipeline": hasattr(step, "client_feature"),
         f" has {', '.join(changed)}, but the pipeline has the budget: leave it at its "
-        "default": changed,
+        f"default, and pass the pipeline shares={{{path!r}: ...}}": changed,
         f": {kind} {step._why_no_users}": by_user
         and "users" not in inspect.signature(step.fit).parameters,
         " has an accountant: pass it to the pipeline, which is charged once for all "
@@ -607,7 +631,12 @@ class _StepBudgets:
     """
 
     def __init__(
-        self, steps: list[Step], epsilon: float, delta: float, users: UserRows | None
+        self,
+        steps: list[Step],
+        epsilon: float,
+        delta: float,
+        shares: Any,
+        users: UserRows | None,
     ) -> None:
         self._epsilon, self._delta, self._users = epsilon, delta, users
         self._steps = {step.path: step for step in steps}
@@ -623,9 +652,8 @@ class _StepBudgets:
         n_rows = steps[0].rows.shape[0] if self._relation[0] is Unit.ROW else None
         self.n_public = n_rows if users is None else len(users)  # who are replaced
         releases = {path: plan for path, plan in plans.items() if plan.mechanisms}
-        weights = {path: _weight(self._steps[path].estimator) for path in releases}
-        total = math.fsum(weights.values())
-        self.weights = {path: weight / total for path, weight in weights.items()}
+        costing = {path: self._steps[path].estimator for path in releases}
+        self.weights = _shares(shares, costing) if costing else {}
         said = ", ".join(f"{path} {share:.3g}" for path, share in self.weights.items())
         said = f"Its steps have these shares of the cost (mu**2): {said}."
         self._remarks = [said] if len(self.weights) > 1 else list[Any]()

@@ -71,7 +71,7 @@ SCALED = (DPStandardScaler(), DPPCA(2))
 MISTAKES = {
     "a budget at a step": (
         lambda: pipeline(DPStandardScaler(epsilon=0.5), DPPCA(2)),
-        r"step 'dpstandardscaler' has epsilon=0.5.*leave it",
+        r"step 'dpstandardscaler' has epsilon=0.5.*shares=\{'dpstandardscaler'",
     ),
     "a budget inside of a step": (
         lambda: pipeline(chosen(DPStandardScaler(epsilon=2.0), [0]), DPPCA(1)),
@@ -94,6 +94,22 @@ MISTAKES = {
             DPStandardScaler(), classifier(optimizer=Adam(noise_multiplier=1.0))
         ),
         r"step 'dpadamclassifier' has noise_multiplier=1.0.*set it to None",
+    ),
+    "a share of an unknown step": (
+        lambda: pipeline(*SCALED, shares={"scaler": 0.5, "dppca": 0.5}),
+        r"one entry per private step, which are 'dpstandardscaler', 'dppca', got",
+    ),
+    "a share of zero": (
+        lambda: pipeline(*SCALED, shares={"dpstandardscaler": 0.0, "dppca": 1.0}),
+        r"shares must be positive and finite, got",
+    ),
+    "a share that is no number": (
+        lambda: pipeline(*SCALED, shares={"dpstandardscaler": "1", "dppca": 0.5}),
+        r"shares\['dpstandardscaler'\] must be a real number",
+    ),
+    "shares in a list": (
+        lambda: pipeline(*SCALED, shares=[0.5, 0.5]),
+        r"shares must not be an array or a list",
     ),
     "rows and users": (
         lambda: pipeline(DPStandardScaler(), LRSRegressor()),

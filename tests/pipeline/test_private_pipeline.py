@@ -110,6 +110,14 @@ def test_steps_cost_their_shares():
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+def test_shares_that_are_given():
+    X, y = table()
+    shares = {"columns__num": 1, "pca": 1, "model": 2}
+    model = whole(shares=shares).fit(X, y)
+    mu = gaussian_mu(1.0, 1e-6)
+    assert model["pca"].privacy_.mu == pytest.approx(mu / 2.0, rel=1e-9)
+
+
 def test_a_sampled_step_takes_what_is_left():
     X, y = table()
     accountant = PrivacyAccountant(1.0, 1e-6)
