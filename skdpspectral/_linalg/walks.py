@@ -524,14 +524,6 @@ def scrambled(size: int) -> np.ndarray:
     return order
 
 
-def _taken(rows, places, memory):
-    """Return rows at places, in the given memory if they fit it."""
-    if memory is None:
-        return rows[places]
-    # All places are in range: "clip" only spares a copy.
-    return np.take(rows, places, axis=0, out=memory[: len(places)], mode="clip")
-
-
 def _blocks_of_a_pool(rows, places, order: PairOrder) -> Iterator:
     for start in range(0, len(places), order.block_rows):
         found = places[start : start + order.block_rows]
@@ -548,7 +540,11 @@ def _pairs_of_a_pool(rows, places, order: PairOrder, row_map, difference) -> Ite
     for start in range(0, len(places), order.block_rows):
         count = min(order.block_rows, len(places) - start)
         taken = np.arange(start, start + count + order.n_shifts) % len(places)
-        block = _taken(rows, places[taken], memory)
+        block = places[taken]
+        if memory is None:
+            block = rows[block]
+        else:  # all places are in range: "clip" only spares a copy
+            block = np.take(rows, block, 0, memory[: len(block)], "clip")
         block = block if row_map is None else row_map(block)
         out = None if differences is None else differences[:count]
         for shift in range(1, order.n_shifts + 1):

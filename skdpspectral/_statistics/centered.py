@@ -64,6 +64,7 @@ def count_lengths(blocks) -> np.ndarray:
     return counts
 
 
+@lru_cache(maxsize=64)
 def plan_lengths(sample: Sample, mu: float, most: float = 1.0) -> Any:
     """Plan the release of `shares_of_lengths`; `most` is root half without pairs."""
     moved = sensitivity.mean_sensitivity(most, sample.n_rows)
@@ -107,6 +108,15 @@ def _fullest(shares: np.ndarray, first: int, last: int, noise: float):
     weights[around == middle] = max(float(shares[middle]), 1e-12)
     mean = float(weights @ around) / float(weights.sum())
     return place, 2.0 ** (mean + LOW), float(sums.max())
+
+
+@lru_cache(maxsize=256)
+def plan_steps(names: tuple[str, ...], sample: Sample, mu: float, p: int) -> tuple:
+    """Plan clipped means over their radius, of a sample each, at a total cost."""
+    moved = sensitivity.mean_sensitivity(1.0, sample.n_rows)
+    more = {"summation_error": sample.rounding, "magnitude": 2.0}
+    more["lemma"] = "shrinking-center"
+    return calibrate_alike(names, moved, mu, (p,), **more)
 
 
 class Course(NamedTuple):
@@ -236,12 +246,12 @@ class Centered(Fit):
     """A statistic of rows about a private center, or of pairs of rows.
 
     `center` is "auto", "pairs" or "none". The statistic is planned as ``last(suffix,
-    rows, mu)``, and runs with an origin. With `measured`, lengths are released in any
-    case, and there are no votes.
+    rows, mu)``, and runs with an origin. Lengths are `measured` if they are worth it,
+    and votes too; or lengths alone, if true, in any case; or, if false, nothing is.
     """
 
     def __init__(
-        self, rows: Rows, mu: float, center: str, last: Any, measured: bool = False
+        self, rows: Rows, mu: float, center: str, last: Any, measured: Any = None
     ) -> None:
         self.rows, self.mu, self.center, self.last = rows, mu, center, last
         scheduled = min(mu, _LARGEST_MU)
@@ -250,13 +260,13 @@ class Centered(Fit):
         enough = _SURE / (scheduled * math.sqrt(_LEAST))
         self.measured = rows.sample(max(_ROWS, enough))
         cost = max(_LEAST, (_SURE / (self.measured.n_rows * mu)) ** 2)
-        if rows.n < 2 or cost > _MOST:
+        if rows.n < 2 or cost > _MOST or measured is False:
             cost = _ANYWAY if measured else 0.0
         self.lengths, self.test = None, 0.0
         if cost > 0.0:
             most = math.sqrt(0.5) if center == "none" else 1.0
             self.lengths = plan_lengths(self.measured, mu * math.sqrt(cost), most)
-            if not measured:
+            if measured is None:
                 unit = math.sqrt(2.0) / (self.voters.n_rows * mu)  # noise, share 1
                 self.test = max(_VOTES, (unit / _MOST) ** 2)
         self.spent, courses, self.chosen = cost, [None], np.zeros(len(_RATIOS), int)
@@ -276,7 +286,8 @@ class Centered(Fit):
             said = f"Variance is measured about {what}; no mean was estimated."
             return (Remark(said, Concern.MEASURED),)
         if self.center == "pairs":
-            return (Remark(PAIRED, Concern.MEASURED),)
+            said = RANKS if self.rows.ranks else PAIRED
+            return (Remark(said, Concern.MEASURED),)
         return (Remark(_FEW, Concern.CENTER),) * (len(self.branches) == 1)
 
     def _branch(self, number: int, course: Course | None) -> Branch:
@@ -292,13 +303,9 @@ class Centered(Fit):
             names = [f"center{suffix}_{k}" for k in range(1, len(course.shares) + 1)]
             for part in (slice(-1), slice(-1, None)):  # all but the last are alike
                 if shares := course.shares[part]:
-                    sample = course.samples[part][0]
                     cost = self.mu * math.sqrt(math.fsum(shares))
-                    moved = sensitivity.mean_sensitivity(1.0, sample.n_rows)
-                    given = names[part], moved, cost, (rows.p,)
-                    more = {"summation_error": sample.rounding, "magnitude": 2.0}
-                    more["lemma"] = "shrinking-center"
-                    means += calibrate_alike(*given, **more)
+                    given = tuple(names[part]), course.samples[part][0]
+                    means += plan_steps(*given, cost, rows.p)
         last = self.last(suffix, rows, self.mu * math.sqrt(1.0 - spent))
         return Branch(course, tuple(means), votes, last)
 
@@ -363,6 +370,11 @@ class Centered(Fit):
         return origin._replace(votes=votes, noise=noise)
 
 
+RANKS = (
+    "Components are computed from correlations that are estimated with Kendall's rank "
+    "correlations, which use only the signs of differences of rows in each feature. No "
+    "scale of a feature was measured."
+)
 PAIRED = (
     "Rows are compared with each other in pairs, and half of each mean over pairs is "
     "released; no mean was estimated."

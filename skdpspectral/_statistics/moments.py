@@ -140,10 +140,10 @@ def count_shared(places: np.ndarray, size: int) -> np.ndarray:
 
     The two parts of a number add up to `PARTS`; none is negative.
     """
-    places = np.minimum(np.maximum(PARTS * places, 0), PARTS * (size - 1) - 1)
-    places = places.astype(np.int64)
-    whole, part = places // PARTS, places % PARTS
-    parts = np.bincount(whole, part, size)
+    places = np.minimum(np.maximum(PARTS * places, 0.0), PARTS * (size - 1) - 1.0)
+    places = np.floor(places)
+    whole = (places / PARTS).astype(np.intp)  # exact: a power of two
+    parts = np.bincount(whole, places - PARTS * whole, size)
     counts = PARTS * np.bincount(whole, minlength=size) - parts
     counts[1:] += parts[:-1]
     return counts
@@ -171,6 +171,7 @@ def count_squares(blocks, typical: float) -> np.ndarray:
     return counts
 
 
+@lru_cache(maxsize=256)
 def plan_votes(name: str, mu: float, sample: Sample, paired: bool) -> Any:
     """Plan the release of mean votes; in pairs, a row is in two of them."""
     moved = sensitivity.mean_sensitivity(math.sqrt(0.5), sample.n_rows)
@@ -229,6 +230,7 @@ def terms_about(rows: Rows, X: Any, origin: Origin):
     return rows.about(X, origin.center), float(rows.n)
 
 
+@lru_cache(maxsize=256)
 def plan_second_moment(
     name: str,
     n_samples: int,

@@ -18,13 +18,7 @@ from .._base.mixins import DensityMixin
 from .._base.sklearn_compat import StrOptions
 from .._linalg import eigen, walks
 from .._statistics.centered import Centered
-from .._statistics.moments import (
-    Origin,
-    Rows,
-    plan_second_moment,
-    squares,
-    terms_about,
-)
+from .._statistics.moments import Origin, Rows, plan_second_moment, squares, terms_about
 from .._statistics.statistic import HALF, Votes
 from .._tables.clipping import make_box, normalize_rows
 from .._tables.table import check_rows, deferred_rows

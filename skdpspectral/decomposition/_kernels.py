@@ -13,10 +13,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from .._linalg.eigen import flip_signs, top_eigh
-from .._linalg.walks import (
-    blas_threads,
-    row_squares,
-)
+from .._linalg.walks import blas_threads, row_squares
 
 
 def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

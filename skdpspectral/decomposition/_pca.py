@@ -18,8 +18,8 @@ from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.mixins import DensityMixin, has_variances
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg import eigen
-from .._statistics.centered import PAIRED, Centered, Fit
-from .._statistics.moments import WIDE, Moment, Origin, PowerStep, Rows
+from .._statistics.centered import Centered, Fit
+from .._statistics.moments import WIDE, Moment, PowerStep, Rows
 from .._tables.clipping import make_box, units_within
 from .._tables.table import check_rows, check_scores, deferred_rows, map_rows, saturated
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
@@ -29,26 +29,6 @@ from . import _kernels
 
 # Most components that are kept where their number is released.
 MOST_COMPONENTS = 50
-_RANKS = (
-    "Components are computed from correlations that are estimated with Kendall's rank "
-    "correlations, which use only the signs of differences of rows in each feature. No "
-    "scale of a feature was measured."
-)
-
-
-class UnitPairs(Fit):
-    """The moment of unit differences of rows, or of their signs, and nothing else."""
-
-    def __init__(self, rows: Rows, mu: float) -> None:
-        self.rows, self.moment = rows, Moment.planned("", rows, mu)
-        self.mechanisms = self.moment.mechanisms
-        said = _RANKS if rows.ranks else PAIRED
-        self.remarks = (Remark(said, Concern.MEASURED),)
-
-    def run(self, release: Any, X: Any) -> tuple[Moment, Origin, tuple, tuple]:
-        """As that of :class:`Centered`."""
-        origin = Origin(paired=True)
-        return self.moment, origin, self.moment.run(release, X, origin), ()
 
 
 # Methods that need variances, which components do not release.
@@ -373,7 +353,7 @@ class DPPCA(TableComponents):
         rows = Rows(n_samples, n_features, box, ranks)
         mu = gaussian_mu(*self._budget_of_fit())
         if ranks or (sparse and self.center != "none"):
-            return UnitPairs(rows, mu)
+            return Centered(rows, mu, "pairs", Moment.planned, measured=False)
         rank, last = self.n_components, Moment.planned
         if n_features >= WIDE and not isinstance(rank, str):
             paired = self.center != "none"

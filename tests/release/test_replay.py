@@ -247,22 +247,17 @@ def test_every_module_that_clips_has_a_fit_on_which_it_decides():
     assert found - {"_tables.clipping"} == CLIPPED.keys() | UNBOUNDED
 
 
-def unclipped(X, clip_norm, *, out=None):
-    if out is None:
-        return X + 0.0
-    np.copyto(out, X)
-    return out
-
-
-CLIPS = {"clip_rows": unclipped, "sum_clipped_rows": lambda X, norm: X.sum(axis=0)}
+CLIPS = {
+    "clip_rows": lambda X, norm, *, out=None: np.add(X, 0.0, out=out),
+    "sum_clipped_rows": lambda X, norm: X.sum(axis=0),
+}
 
 
 @pytest.mark.parametrize("module", CLIPPED)
 def test_a_clip_that_is_left_out_is_found(module, monkeypatch):
     check(tally(CLIPPED[module]()))
-    place = sys.modules[f"skdpspectral.{module}"]
-    for name in CLIPS.keys() & vars(place).keys():
-        monkeypatch.setattr(place, name, CLIPS[name])
+    for name, left in CLIPS.items():
+        monkeypatch.setattr(f"skdpspectral.{module}.{name}", left, raising=False)
     found = tally(CLIPPED[module]()).found
     assert any(one.what.startswith("moved") for one in found)
 
