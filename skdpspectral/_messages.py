@@ -281,10 +281,7 @@ class Party:
 
 
 class Query:
-    """A request for numbers and values of some shape, and what is done with them.
-
-    The server uses `ask`, `check` and `use`, and a client `read` and `value`.
-    """
+    """A request for numbers and values of some shape, and what is done with them."""
 
     shape: tuple[int, ...]
     n_numbers = 0
@@ -309,10 +306,7 @@ class Query:
 
 
 class Session:
-    """A server's requests to named clients, some of which may fail.
-
-    The task has a `digest`, `queries`, and the size of the ``longest(step)`` reply.
-    """
+    """A server's requests to named clients, some of which may fail."""
 
     clients: tuple[str, ...]
     rejected: dict[str, str]

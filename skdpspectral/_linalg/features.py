@@ -38,9 +38,7 @@ def counts_of_differences(blocks, n_features: int, first_octave: int, n_nodes: i
     """Return histograms of the sizes of differences, of shape (n_features, n_nodes).
 
     A difference d between nodes u < v adds (d^2 - u^2) / (v^2 - u^2) to v and the rest
-    of 1 to u, which keeps the mean square. Ties, NaN and differences below the first
-    node are not counted; those beyond the last node count as that node. `first_octave`,
-    at least -1022, is the base-2 logarithm of the first node.
+    of 1 to u. Ties, NaN and those below 2**first_octave >= 2**-1022 are not counted.
     """
     total, first = np.zeros((n_features, n_nodes)), 2 * (first_octave + 1023)
     for differences in blocks:
@@ -149,12 +147,9 @@ def octaves_of_differences(blocks, n_features: int, first_octave: int, n_octaves
 
 
 def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """Return sums of phases of rows on circles of lengths ``2**exponents``.
-
-    A circle is the square with corners (1, 0), (0, 1), (-1, 0), (0, -1): phases are
-    piecewise linear, exactly periodic and at most 1 long; NaN maps to the origin.
-    Exponents have shape (p, n_periods), sums (p, n_periods, 2).
-    """
+    """Sum phases on circles of lengths ``2**exponents``: (p, n_periods, 2)."""
+    # A circle is the square with corners (1, 0), (0, 1), (-1, 0), (0, -1): phases are
+    # exactly periodic and at most 1 long; NaN maps to the origin.
     sums = np.zeros((exponents.shape[1], 2, rows.shape[1]))
     step = max(1, min(_TOGETHER // rows.shape[1], len(rows)))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -188,14 +183,10 @@ def _sums_around(block: np.ndarray, power: np.ndarray, memory: np.ndarray):
 
 
 def counts_in_cells(rows: np.ndarray, exponents: np.ndarray, n_cells: int):
-    """Count values in cells on circles of `n_cells` cells, of shape (p, n_cells).
-
-    Cells are ``2**exponents`` wide, and cell 0 starts at 0. NaN, and values whose cell
-    overflows float64, are not counted.
-    """
+    """Count values in cells ``2**exponents`` wide on circles: (p, n_cells)."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         cells = np.floor(np.ldexp(rows, -exponents))
-        counted = np.isfinite(cells)
+        counted = np.isfinite(cells)  # neither NaN nor beyond float64
         place = np.mod(cells, n_cells, where=counted, out=np.zeros_like(cells))
     place += n_cells * np.arange(rows.shape[1])
     counts = np.bincount(
@@ -205,18 +196,14 @@ def counts_in_cells(rows: np.ndarray, exponents: np.ndarray, n_cells: int):
 
 
 def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """Return the locations, (p,), that mean phases point to, longest circle first.
-
-    Phases have shape (p, n_periods, 2), shortest circle first. Locations are within
-    half of the longest circle from 0.
-    """
+    """Return locations, (p,), from mean phases, shortest circle first."""
     along, across = phases[..., 0], phases[..., 1]
     length = np.abs(along) + np.abs(across)
     length[length == 0.0] = 1.0
     turns = np.copysign(0.25 * (1.0 - along / length), across)
     # In units of the shortest circle, so that nothing overflows before the end.
     lengths = np.ldexp(1.0, exponents - exponents[:, :1])
-    place = turns[:, -1] * lengths[:, -1]
+    place = turns[:, -1] * lengths[:, -1]  # within half of the longest circle
     for level in range(exponents.shape[1] - 2, -1, -1):
         length, turn = lengths[:, level], turns[:, level]
         place = (np.rint(place / length - turn) + turn) * length
@@ -225,11 +212,7 @@ def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def moment_sums(rows: np.ndarray, center, radius, holes=False, out=None) -> np.ndarray:
-    """Return sums of z and z^2 over rows, of shape (p, 2).
-
-    z is (value - center) / radius, clipped to [-1, 1], and 0 for NaN. With `holes`, a
-    third column counts the values that are not NaN. `out` is memory for z.
-    """
+    """Return sums of clipped z and z^2 and, with `holes`, of values: (p, 2 or 3)."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         cut = np.subtract(rows, center, out=out, dtype=np.float64)
         cut /= radius

@@ -270,14 +270,7 @@ def padded_heights(counts: np.ndarray) -> np.ndarray:
 
 
 class GroupedRows:
-    r"""Rows and targets grouped by user, in zero-padded blocks.
-
-    `codes` are user numbers from 0, in any order; `scale` divides features. With
-    `center`, each user's means are subtracted from rows and targets. `X_means`,
-    unscaled, and `y_means` are these means, or None. `level` is the `prior` and `ridge`
-    of a penalty of intercepts c, ridge times :math:`(c - prior)^2`: with c minimized
-    out, it is one more row, :math:`\sqrt{m \lambda / (m + \lambda)}` times the means.
-    """
+    """Rows and targets grouped by user, in zero-padded blocks."""
 
     def __init__(self, X, y, codes, n_users, *, center=False, scale=None, level=(0, 0)):
         self._X, self._y = X, np.asarray(y, dtype=np.float64)
@@ -287,10 +280,12 @@ class GroupedRows:
         grouped = bool(np.all(codes[1:] >= codes[:-1]))
         # Stable: a user's rows keep their order, whoever else is there.
         self._order = None if grouped else np.argsort(codes, kind="stable")
+        # Of a penalty ridge * (c - prior)^2 of intercepts c: minimized out, it is one
+        # more row, sqrt(m ridge / (m + ridge)) times the means of m rows.
         self._prior, self._ridge = level if center else (0.0, 0.0)
         self.has_level = self._ridge > 0.0
         self._scale: np.ndarray | None = None
-        self.X_means: np.ndarray | None = None
+        self.X_means: np.ndarray | None = None  # unscaled
         self.y_means: np.ndarray | None = None
         self._members = self._split_users()
         if center:

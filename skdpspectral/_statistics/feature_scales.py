@@ -58,15 +58,12 @@ _SMALLEST_SCALE = float(np.finfo(float).tiny)
 
 
 class FeatureLaw(NamedTuple):
-    """Public values of features in units of the data; `present` are shares of values.
-
-    Features that are not `seen` have the middle and half-width of the box, or 0 and 1.
-    """
+    """Public values of features in units of the data."""
 
     mean: np.ndarray | None
     scale: np.ndarray
-    seen: np.ndarray
-    present: np.ndarray | None = None
+    seen: np.ndarray  # others have the middle and half-width of the box, or 0 and 1
+    present: np.ndarray | None = None  # shares of values
 
 
 @dataclass(frozen=True)
@@ -113,27 +110,21 @@ class FeatureStatistic(Statistic):
 
 
 class Spreads(NamedTuple):
-    """Released spreads of features: if `found`, the highest node and a deviation.
+    """Released spreads of features."""
 
-    Both are 1 otherwise. `tail` is the share of the highest node in the variance.
-    """
-
-    found: np.ndarray
-    reach: np.ndarray
-    scale: np.ndarray
-    tail: np.ndarray
+    found: np.ndarray  # of others, reach and scale are 1
+    reach: np.ndarray  # the highest node
+    scale: np.ndarray  # a deviation
+    tail: np.ndarray  # share of the highest node in the variance
 
 
 @dataclass(frozen=True)
 class DifferenceHistograms(FeatureStatistic):
-    """Histograms of the differences of paired rows; `factor` multiplies thresholds.
+    """Histograms of differences of paired rows, without ties and missing values."""
 
-    Ties are left out, so that a feature of mostly equal values has a scale, too;
-    differences from missing values are left out as well.
-    """
-
+    # Without ties, a feature of mostly equal values has a scale, too.
     name: str = "differences"
-    factor: float = 1.0
+    factor: float = 1.0  # of thresholds
 
     @property
     def octaves(self) -> tuple[int, int]:
@@ -253,28 +244,20 @@ _FROM_THE_EDGE = 4.5
 
 
 class UnitMoments(NamedTuple):
-    """Released moments about locations, in units of radii; `place` are finite means.
+    """Released moments about locations, in units of radii."""
 
-    `deviation` and `noise` are those of the noise in variance and mean; `enough` is
-    whether enough values are present.
-    """
-
-    place: np.ndarray
+    place: np.ndarray  # finite means
     mean: np.ndarray
     variance: np.ndarray
-    deviation: np.ndarray
-    noise: Any
-    enough: Any
+    deviation: np.ndarray  # of the noise in variances
+    noise: Any  # its deviation in means
+    enough: Any  # whether enough values are present
     present: np.ndarray | None
 
 
 @dataclass(frozen=True)
 class FeatureMoments(FeatureStatistic):
-    """Mean and mean square of each feature, clipped about a released location.
-
-    With `holes`, squares less `_MIDDLE` and the share of present values are released,
-    which then adds no sensitivity.
-    """
+    """Mean and mean square of each feature, clipped about a released location."""
 
     name: str = "moments"
 
@@ -286,6 +269,7 @@ class FeatureMoments(FeatureStatistic):
     @property
     def _weights(self) -> np.ndarray:
         """Weights of values, squares and, with holes, of presence."""
+        # Squares are released less _MIDDLE: presence then adds no sensitivity.
         presence = [math.sqrt(sensitivity.free_presence_weight())]
         return np.array([1.0, self._weight] + self.holes * presence)
 
@@ -443,13 +427,10 @@ _SHARES = {"differences": 0.5, "places": 0.1, "moments": 0.4}
 
 @dataclass(frozen=True)
 class FeatureScales(FeatureStatistic, Combination):
-    """Locations and scales of features: differences, then places and moments.
-
-    Without means only differences are released. Names of releases begin with `prefix`.
-    """
+    """Locations and scales of features: differences, then places and moments."""
 
     with_mean: bool = True
-    prefix: str = ""
+    prefix: str = ""  # of the names of releases
     factor: float = 1.0
 
     def parts(self) -> Mapping[str, Any]:
@@ -566,11 +547,7 @@ def _shapes() -> dict[str, tuple[np.ndarray, float]]:
 
 @dataclass(frozen=True)
 class ScaleWindows(FeatureStatistic):
-    """Scales of features from counts of differences in overlapping windows.
-
-    Fewer rows suffice than for histograms of single octaves, which need no shapes of
-    laws. Means are not released.
-    """
+    """Scales of features by overlapping windows: for fewer rows than histograms."""
 
     name: str = "windows"
 
@@ -779,13 +756,10 @@ _CELL_PANEL = 1 << 17
 
 @dataclass(frozen=True)
 class PlaceWindows(FeatureStatistic):
-    """Places of features from counts of values in overlapping windows of cells.
+    """Places of features from counts of values in overlapping windows of cells."""
 
-    A cell is half as wide to as wide as a released scale. Cells go around a circle: a
-    place is known up to its length, and the one that is nearest to 0 is meant. The
-    number of values is released too, which may be NaN with `holes`.
-    """
-
+    # Cells are half to one released scale wide, on a circle: of the places in a cell,
+    # the nearest to 0 is meant. The number of values, without holes, is released, too.
     name: str = "cells"
 
     @property

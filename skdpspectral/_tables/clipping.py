@@ -137,13 +137,10 @@ def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool, floor=0.0):
 
 
 def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
-    """Scale rows longer than `clip_norm` down to it, in float64.
+    """Scale rows longer than `clip_norm`, in [1e-60, 1e60], down to it, in float64.
 
-    For every finite input, including subnormal numbers, the norm of each row of the
-    result is at most ``clip_norm * (1 + 4 * 2**-52)``; a row with a non-finite value
-    becomes zero. X is array-like or sparse CSR, (n_rows, n_features), and may have
-    duplicate entries; `clip_norm` is in [1e-60, 1e60]. Dense results are written to
-    `out`, which may be X.
+    For any finite input norms are at most ``clip_norm * (1 + 4 * 2**-52)``; rows with
+    other values become zero. CSR may have duplicate entries; `out` may be X.
     """
     if sparse.issparse(X):
         return _rescale_sparse_rows(X, clip_norm, True)
@@ -151,35 +148,25 @@ def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
 
 
 def sum_clipped_rows(X: np.ndarray, clip_norm: float) -> np.ndarray:
-    """Return the sum of dense clipped rows (:func:`clip_rows`), which may overwrite X.
-
-    Products of rows and factors are summed in any order, with one rounding each.
-    """
+    """Return the sum of dense clipped rows, which may overwrite X."""
     with np.errstate(all="ignore"):
         squares = np.vecdot(X, X)
         if not ((squares > _SAFE_LOW) & (squares < _SAFE_HIGH)).all():
             return clip_rows(X, clip_norm, out=X).sum(axis=0)
+        # Summed in any order, with one rounding each.
         return np.minimum(_target(clip_norm, X.shape[1]) / np.sqrt(squares), 1.0) @ X
 
 
 def normalize_rows(X, *, floor: float = 0.0, out=None) -> np.ndarray:
-    """Scale every row to unit norm; rows shorter than `floor` are divided by it.
-
-    `floor` is public or released, 0 or in [1e-60, 1e60]. Zero rows stay zero. Otherwise
-    as :func:`clip_rows` with ``clip_norm=1``.
-    """
+    """Scale rows to unit norm; a public or released `floor` divides shorter ones."""
+    # The floor is 0 or in [1e-60, 1e60]; zero rows stay zero.
     if sparse.issparse(X):
         return _rescale_sparse_rows(X, 1.0, False, floor)
     return _rescale_rows(X, 1.0, False, out, floor)
 
 
 class Box:
-    """A public box of values, and the map of rows to unit coordinates.
-
-    Rows are clipped to [`low`, `high`], shifted by the `midpoint` and divided by
-    `unit`: the largest half-width or, with `per_feature`, each feature's own (1 if it
-    is 0). `half_widths` are those after the division, at most 1.
-    """
+    """A public box of values, and the map of rows to unit coordinates."""
 
     def __init__(self, low, high, n_features: int, *, per_feature: bool = False):
         self.low = np.broadcast_to(np.asarray(low, dtype=np.float64), n_features)
@@ -188,7 +175,7 @@ class Box:
         self.midpoint = self.low + half
         unit = half if per_feature else np.full(n_features, half.max(initial=0.0))
         self.unit = np.where(unit > 0.0, unit, 1.0)
-        self.half_widths = half / self.unit
+        self.half_widths = half / self.unit  # at most 1
         # Where all features have the same limits, numbers are quicker than rows of
         # them.
         sides = (self.midpoint, self.unit, self.half_widths)

@@ -349,11 +349,7 @@ def read_quietly(read, said="a column could not be read as an array", types=()):
 
 
 def read_entries(values, name: str) -> np.ndarray:
-    """Return values as an array in which no entry depends on others.
-
-    A numpy array is returned unchanged; lists and columns become objects, unless their
-    dtype holds missing values without converting others.
-    """
+    """Return values as an array in which no entry depends on others."""
     refuse_masked(values, name)
     if isinstance(values, np.ndarray):
         return values
@@ -424,11 +420,7 @@ def check_feature_names(names, n_features: int) -> tuple[str, ...] | None:
 
 
 def in_declared_order(X, names: Sequence[str] | None, beside=()):
-    """Return a table with its features in the declared order, without reading values.
-
-    `names` is None if columns are identified by position. `beside` maps parameters to
-    columns of X that are no features, and keep their positions.
-    """
+    """Return features in the declared order, without reading values."""
     labels = column_names(X)
     if labels == list(range(len(labels or ()))):  # which are no names
         labels = None
@@ -445,6 +437,7 @@ def in_declared_order(X, names: Sequence[str] | None, beside=()):
             f"with these columns: {first_names(names)}."
         )
     refuse_same_names(labels, "X")
+    # Columns of parameters are no features, and keep their positions.
     others = {position_of(feature, labels, name) for name, feature in beside}
     own = {label: j for j, label in enumerate(labels) if j not in others}
     missing = [name for name in names if name not in own]

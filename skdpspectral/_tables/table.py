@@ -99,15 +99,12 @@ _NO_NAN = (
 
 @dataclass(frozen=True)
 class DeferredRead:
-    """A table whose form was checked; ``read()`` is called after the charge.
+    """A table whose form was checked; ``read()`` is called after the charge."""
 
-    Tables of users have ``ids()``, one per row, whose column `shape` excludes.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # without a column of ids
     read: Callable[[], Any]
     sparse: bool = False
-    ids: Callable[[], Any] | None = None
+    ids: Callable[[], Any] | None = None  # one per row
 
     def of_users(self, n_users: int) -> DeferredRead:
         """Return the form of one row of each user; all rows will be read."""
@@ -118,17 +115,12 @@ def deferred_rows(
     estimator,
     X,
     *,
-    reset: bool = True,
+    reset: bool = True,  # names are set, not compared
     accept_sparse=False,
-    in_blocks=False,
+    in_blocks=False,  # integers, memory maps and foreign arrays, too
     allow_nan=False,
 ) -> DeferredRead:
-    """Check the form of rows, and set or compare feature names, without reading values.
-
-    With `reset`, `estimator`, if any, gets names; otherwise they are compared.
-    `in_blocks` allows integers, memory maps and foreign arrays, converted by block.
-    ``read()`` returns an ndarray, CSR matrix or SlicedRows.
-    """
+    """Check the form and the feature names of rows, without reading values."""
     sliced = None
     if in_blocks:
         elsewhere = table_elsewhere(X)
@@ -379,10 +371,7 @@ CLIENTS = Names("clients", "client_feature")
 def deferred_users(
     estimator, X, users, user_feature, *, reset: bool, names: Names = USERS
 ) -> DeferredRead:
-    """Check the form of a table with users, as :func:`deferred_rows` does.
-
-    Ids are given either beside X or as a column of it; all others must be numbers.
-    """
+    """Check the form of a table with users, as :func:`deferred_rows` does."""
     refuse_on_cluster(X, type(estimator).__name__)
     if users is not None and user_feature is not None:
         raise ValueError(
@@ -473,10 +462,7 @@ _TIMES = (np.datetime64, np.timedelta64)
 def deferred_targets(
     estimator, y, n_rows: int, *, labels: bool = False, several: bool = False
 ) -> DeferredRead:
-    """Check the form of targets, without reading values; `labels` keep their dtype.
-
-    A single column is treated as a vector, with a warning.
-    """
+    """Check the form of targets, without reading values; `labels` keep dtypes."""
     if is_on_cluster(y):
         check_column(y, n_rows, "y")
         shape: tuple = (n_rows,)

@@ -320,10 +320,7 @@ class JMECovariance(CovarianceMixin, CallbackSupportMixin, PrivateEstimator):
         return self._planned(self._moment_stream(n_samples, n_features))
 
     def _choices(self) -> tuple[list[tuple[str, Workload, Any]], float | str | None]:
-        """Return workloads and factorizations, and the weight of products.
-
-        They are of rows, and of products if any, behind a prefix of parameters' names.
-        """
+        """Return workloads and factorizations, and the weight of products."""
         moments = snapshot(self.moments)
         given = moments if isinstance(moments, JointMoments) else JointMoments()
         factorization, second = self.factorization, given.second_factorization

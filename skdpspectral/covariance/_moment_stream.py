@@ -24,12 +24,7 @@ _NAME = "moments"
 
 
 class MomentRows:
-    r"""The map of a row x to :math:`(x, w\, \mathrm{vec}(xx'))`, and its inverse.
-
-    The outer product is flattened isometrically: its upper triangle by rows, with
-    off-diagonal entries times :math:`\sqrt2`. `weight` is w; x is included if `first`.
-    `width` is the length of the vector.
-    """
+    """The isometric map of a row x to (x, w vec(xx')), or no x, and its inverse."""
 
     def __init__(self, n_features: int, weight: float, *, first: bool = True):
         d = self.n_features = n_features
@@ -40,6 +35,7 @@ class MomentRows:
         """Return vectors of shape (b, width) for rows of shape (b, d)."""
         out = np.empty((len(rows), self.width))
         out[:, : self.start] = rows[:, : self.start]
+        # The upper triangle by rows; entries off the diagonal times sqrt(2).
         scaled, place = rows * (math.sqrt(2.0) * self.weight), self.start
         for i, d in enumerate(range(self.n_features, 0, -1)):
             column = rows[:, i : i + 1]
@@ -50,10 +46,7 @@ class MomentRows:
         return out
 
     def unpack(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return sums of rows, (b, d), and products, (b, d, d), from sums of vectors.
-
-        Sums of rows are zero if x is not included.
-        """
+        """Return sums of rows (or zeros), (b, d), and products, (b, d, d)."""
         first = np.zeros((len(vectors), self.n_features))
         first[:, : self.start] = vectors[:, : self.start]
         products = vectors[:, self.start :] / self.weight
@@ -65,26 +58,18 @@ class MomentRows:
 
 
 def project_covariance(matrices: np.ndarray, floor, trace, spread=None) -> np.ndarray:
-    """Return the nearest symmetric matrices with a floor and a bounded trace.
-
-    Matrices have shape (..., d, d), other arguments (...). `floor` is the least
-    eigenvalue, at most trace / d. `spread` is the standard deviation off the diagonal
-    of symmetric noise, whose bias is first removed (:func:`shrink_eigenvalues`).
-    """
+    """Return the nearest symmetric matrices with a floor and a bounded trace."""
     floor, trace = (np.asarray(bound)[..., None] for bound in (floor, trace))
     with blas_threads(matrices.shape[-1]):
         values, vectors = np.linalg.eigh(matrices)
         if spread is not None:
-            values = shrink_eigenvalues(values, spread)
+            values = shrink_eigenvalues(values, spread)  # less the bias of noise
         values = project_spectrum(values, floor, trace)
         return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 def project_spectrum(values: np.ndarray, floor, total) -> np.ndarray:
-    """Return the nearest points, (..., d), with a least entry and a bounded sum.
-
-    A floor above total / d is lowered to it. The order of the entries is kept.
-    """
+    """Return the nearest points with a least entry and a bounded sum, in order."""
     d = values.shape[-1]
     floor = np.minimum(floor, total / d)
     raised = np.maximum(values, floor)
@@ -109,30 +94,21 @@ def moment_weights(
 
 
 class MomentStream(Statistic):
-    """The moments of one stream of rows, as a private statistic.
-
-    Each row is clipped, and released as one vector of itself and its outer product.
-
-    `noise` are workloads and factorizations, of rows and of products if any, for
-    `n_steps` steps; None is any number. `weight` is that of :class:`JointMoments`; None
-    leaves out the first moment. `first_workload` and `workload` weight the first
-    moment, and the second moment and covariance. `shapes` are the matrices for the
-    noise of rows and of products, and `factorization` is both as one; the noise of
-    products is `stretch` times larger than its matrix gives. `rows` maps a row to its
-    vector, whose change `sensitivity` bounds.
-    """
+    """Moments of a stream: each clipped row is one vector with its outer product."""
 
     def __init__(
         self,
         n_features: int,
         noise: list[tuple[Workload, Factorization]],
-        n_steps: int | None,
-        weight: float | str | None,
+        n_steps: int | None,  # None: any number
+        weight: float | str | None,  # None: no first moment
         clip_norm: float,
     ) -> None:
         self.n_steps, self.clip_norm = n_steps, float(clip_norm)
         self.centered = weight is None
+        # Workloads of the first moment, and of the second one and the covariance.
         (self.first_workload, first), (self.workload, second) = noise[0], noise[-1]
+        # Matrices for noise; that of products is stretch times larger than by its own.
         self.shapes, self.stretch, ends = (first, second), 1.0, 1.0
         self.factorization: Factorization = first
         if second is not first:
@@ -177,10 +153,7 @@ class MomentStream(Statistic):
         return MomentSums(self, getattr(mechanism, "noise_std", 0.0))
 
     def run(self, release, rows, *given) -> Iterator[StreamMoments]:
-        """Claim the steps of the next rows, and yield the moments of each block.
-
-        The given :class:`MomentSums` takes them in.
-        """
+        """Claim the steps of the next rows, and yield the moments of each block."""
         (sums,) = given
         release.claim(sums.step, len(rows))
         for start in range(0, len(rows), BLOCK_STEPS):
@@ -225,31 +198,22 @@ class MomentSums:
 
 
 class Moments(NamedTuple):
-    """Moments of m chosen steps: (m, d), (m, d, d), (m, d) and (m, d, d).
-
-    Covariances are unbiased, and not yet projected. `spread` (m,) is the deviation of
-    their noise off the diagonal, with that of a mean that is subtracted; `mean_std`
-    that of means, None if they have weights of their own or are not there.
-    """
+    """Moments of m chosen steps: (m, d), (m, d, d), (m, d) and (m, d, d)."""
 
     first: np.ndarray
     second: np.ndarray
     mean: np.ndarray
-    covariance: np.ndarray
-    spread: np.ndarray
-    mean_std: np.ndarray | None
+    covariance: np.ndarray  # unbiased, not yet projected
+    spread: np.ndarray  # (m,), deviation of noise off the diagonal, means included
+    mean_std: np.ndarray | None  # None for weights of their own, or no means
 
 
 class StreamMoments:
-    """Sums of consecutive steps, from which the moments of any of them follow.
-
-    `vectors`, of shape (b, width), are weighted sums of released vectors. `gains` are
-    variances of the sums for unit noise: of rows, and of products with a matrix of
-    their own. `first` are sums of rows with weights of their own, or None.
-    """
+    """Sums of consecutive steps, from which the moments of any of them follow."""
 
     def __init__(self, sums, steps, vectors, gains, first):
         self.sums, self.steps = sums, steps
+        # Gains are variances for unit noise: of rows, and of products.
         self._vectors, self._gains, self._first = vectors, gains, first
 
     def at(self, places) -> Moments:

@@ -27,18 +27,15 @@ from ._federated_task import Registration, SpectralTask, check_client_budget
 
 
 class ClientRows:
-    """The rows of a client and its release, for all queries of a session.
-
-    `origin` is what rows are measured from: a shared center, or other rows. `steps` are
-    the releases that follow a center. Rows below the released length `floor` keep
-    theirs. `column` is the last one about a shared center, and `mean` what was released
-    for it.
-    """
+    """The rows of a client and its release, for all queries of a session."""
 
     def __init__(self, task: SpectralTask, X: Any, release: Release) -> None:
         self.X, self.release, self.plan = X, release, release.plan
         self.statistic = task.statistic(len(X))
+        # Rows below the released floor keep their lengths; the mean was released for
+        # the last column about a shared center.
         self.floor, self.column, self.mean = 0.0, np.zeros(0), np.zeros(0)
+        # What rows are measured from: a shared center, or other rows.
         self.origin = Origin(paired=task.rows.center == "pairs")
         self.steps = self.statistic.rest if task.shared else self.statistic
 
@@ -53,10 +50,7 @@ class ClientRows:
 
 
 class AnsweringClient:
-    """Answers each step of an untrusted server once, always with the same bytes.
-
-    The task of a subclass has a `digest`, `queries` and the size of its ``longest()``.
-    """
+    """Answers each step of an untrusted server once, always with the same bytes."""
 
     plan: PrivacyPlan
     _accountant: PrivacyAccountant | None

@@ -158,12 +158,9 @@ class _AnyStart(BoundedQuery):
 
 
 class Start(_AnyStart):
-    """A noisy second moment, or its leading eigenvectors.
+    """A noisy second moment, or its leading eigenvectors."""
 
-    Numbers are the last of their eigenvalues, and the mean of all others.
-    """
-
-    n_numbers = 2
+    n_numbers = 2  # the last of their eigenvalues, and the mean of all others
 
     def __init__(self, task) -> None:
         super().__init__(task, "second_moment")
@@ -208,10 +205,7 @@ class Start(_AnyStart):
         return _kernels.subspace_variances(*given, capped=not self.packed)
 
     def above_noise(self, rounds: Any, replies: list, combined: tuple) -> int:
-        """Count averaged components above noise and sampling error.
-
-        Without their eigenvalues all count, or none: by the last one of each client.
-        """
+        """Count averaged components above noise and sampling error."""
         (components, weights, moment), p = combined, self.task.n_features
         (n, noise), (last, others) = rounds.sizes(self, replies), _numbers(replies)
         rank, spread = len(components), noise / math.sqrt(2.0)
@@ -221,6 +215,7 @@ class Start(_AnyStart):
             n_rows = 1.0 / float(np.sum(weights**2 / n))
             trace = np.trace(moment)
             return eigen.count_above_noise(values, trace, p, together, n_rows)
+        # Without a moment all count, or none: by the last one of each client.
         others = last if rank == p else others
         above = [
             eigen.count_above_noise(np.array([value]), value + (p - 1) * bulk, p, *law)
@@ -235,14 +230,11 @@ def _numbers(replies: list) -> np.ndarray:
 
 
 class ModelStart(_AnyStart):
-    """Components, or a noisy projector, of a model of the rows.
-
-    Private variances are sent along: along the components beyond the noise, and across.
-    """
+    """Components, or a noisy projector, of a model of the rows."""
 
     def __init__(self, task) -> None:
         super().__init__(task, "projector")
-        self.n_numbers = 2 if task.model.is_private else 0
+        self.n_numbers = 2 if task.model.is_private else 0  # variances along, across
 
     def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
         """Release components of the model."""
@@ -454,12 +446,9 @@ class SharedCenter(Statistic):
     def center(
         self, plan: Any, second: np.ndarray, mean: np.ndarray, third: np.ndarray
     ):
-        """Return the client's center, None where it is not accurate enough.
-
-        `mean` is what was released for the second column, and `third` the last one. Of
-        these and public numbers alone, and the same at the client and the server: sums
-        are rounded once, whatever their order.
-        """
+        """Return the client's center, None where it is not accurate enough."""
+        # Of releases and public numbers alone, and the same at the client and the
+        # server: sums are rounded once, whatever their order.
         p, n_rows = len(mean), self.sample.n_rows
         radius, center = float(second[-1]), third[:p]
         error, between, inverse, short, _, typical = third[p:].tolist()
@@ -625,14 +614,11 @@ class CenteredStart(Start, _AskAbout):
 
 @dataclass(frozen=True)
 class Typical:
-    """Lengths that a server reads: typical and of most rows, and what is short.
-
-    Where it can read none, all is short, and clients compare pairs.
-    """
+    """Lengths that a server reads; where it reads none, clients compare pairs."""
 
     typical: float
-    reach: float
-    short: float
+    reach: float  # of most rows
+    short: float  # share of short rows
     inverse: float
 
     @property
@@ -669,11 +655,7 @@ class Typical:
         return np.append(point, _as_length(_WIDER * min(radius, longer)))
 
     def third(self, means, noise, n_rows, second) -> np.ndarray:
-        """Return the column that tells all clients where they are, and how far apart.
-
-        All have one center if the sum of their squared distances from it, in units of
-        their variances, could be by chance. The floor of lengths, last but one, is 0.
-        """
+        """Return the column that tells clients where they are, and how far apart."""
         n_clients, p = means.shape
         radius = second[-1]
         variances = (noise * radius) ** 2 + self.typical**2 / (p * n_rows)
@@ -684,23 +666,21 @@ class Typical:
         degrees = p * (n_clients - 1)
         chance = degrees + _FORGIVEN * math.sqrt(2.0 * degrees)
         apart, between = float(np.sum(squares / variances)), 0.0
+        # Otherwise all have one center: distances from it could be by chance.
         if apart > chance and n_clients > 1:
             between = (apart - degrees) / p
             # Positive for any weights: one minus their squares is rounded to 0.
             between /= float(np.sum((1.0 - weights) / variances))
         error = p * float(np.sum(weights**2 * variances))
+        # The floor of lengths is 0.
         numbers = error, between, self.inverse, self.short, 0.0
         return np.concatenate([center, np.clip(numbers, *_SQUARES), [self.typical]])
 
     def floor(self, edges: np.ndarray, paired: np.ndarray) -> float:
-        """Return the length below which rows keep theirs, one for all clients.
-
-        `edges` are those of the noise on moments. Where most of the weight is with
-        pairs, there is none: differences have unit norm.
-        """
+        """Return the length below which rows keep theirs, one for all clients."""
         precisions = np.maximum(edges / np.where(paired, HALF, 1.0), 1e-100) ** -2.0
         if not precisions[~paired].sum() > 0.5 * precisions.sum():
-            return 0.0
+            return 0.0  # differences of pairs have unit norm
         edge = float(np.mean(precisions)) ** -0.5
         most = _FLOOR_OF_NOISE / _HIGHEST_FLOOR**2
         return _as_length(self.typical * math.sqrt(_FLOOR_OF_NOISE / max(edge, most)))

@@ -63,14 +63,10 @@ def chi_square_median(degrees: float) -> float:
 
 
 class Scales(NamedTuple):
-    """Released or public variances, both positive.
+    """Released or public variances, both positive."""
 
-    `signal` is the mean variance along the components beyond the noise, and `noise`
-    that across them.
-    """
-
-    signal: float
-    noise: float
+    signal: float  # mean along the components, beyond the noise
+    noise: float  # across them
 
 
 class Cell(NamedTuple):
@@ -83,16 +79,11 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class PrivateScales(Statistic):
-    """Two variances, from noisy medians of lengths.
-
-    Each step releases how many more rows than half are shorter than a tried length, for
-    projections on released directions and for residuals. Medians, divided by those of
-    chi-square distributions, are the variances. Lengths are in a public `norm_range`.
-    """
+    """Two variances: noisy medians of lengths over those of chi-square laws."""
 
     n_samples: int
     n_features: int
-    norm_range: tuple[float, float] = (1e-6, 1e6)
+    norm_range: tuple[float, float] = (1e-6, 1e6)  # public
 
     def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return public ranges of the released signal and noise."""
@@ -112,10 +103,7 @@ class PrivateScales(Statistic):
         return Votes("quantile", STEPS).planned(mu, self.moved, 2, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> tuple[Cell, ...]:
-        """Release the votes of walked rows on given orthonormal ones.
-
-        Returns the cells of squared lengths along and across.
-        """
+        """Release the cells of squared lengths along and across given components."""
         (components,) = given
         low, high = (2.0 * math.log(length) for length in self.norm_range)
         span = {"components": components, "low": low, "high": high}
@@ -163,13 +151,9 @@ _FOR_OTHER_DATA = Remark(
 
 
 def centered_rows(rows, row_map: Callable):
-    """Return rows minus their own **exact** mean, block by block.
-
-    The mean of the mapped rows is subtracted twice, so that the remaining rounding
-    error is relative to the rows' spread.
-    """
+    """Return rows minus their own **exact** mean, block by block."""
     means: tuple[np.ndarray, ...] = ()
-    for _ in range(2):
+    for _ in range(2):  # twice: rounding errors are then relative to the spread
         walk = walks.RowWalk(partial(_minus, row_map=row_map, means=means))
         total = walks.reduce_rows(rows, walk, _column_sums)
         means = (*means, total / rows.shape[0])
@@ -237,18 +221,14 @@ class ModelStatistic(Statistic):
     _remarks: ClassVar[Callable[..., tuple]]
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan the releases within a budget, for rows of the model only.
-
-        Epsilon exceeds the budget if the papers' noise is smaller than the theorem
-        requires. Raises ValueError if the model has no bound for so few rows or so
-        small a signal, or if the papers' noise has no guarantee.
-        """
+        """Plan the releases within a budget, for rows of the model only."""
         failure = FAILURE_SHARE * delta if math.isfinite(epsilon) else 0.0
         if failure and delta - failure < MIN_DELTA:
             raise ValueError(
                 f"delta={delta:g} is too small for a SpikedModel, which keeps a tenth "
                 f"of it for rows beyond its bounds; choose at least {2 * MIN_DELTA:g}"
             )
+        # What holds is above epsilon if the noise of the papers is too small for it.
         mechanisms, holds = self._priced(epsilon, delta, failure)
         return PrivacyPlan(
             holds,
@@ -267,22 +247,16 @@ class ModelStatistic(Statistic):
 
 @dataclass(frozen=True)
 class SpikedProjector(ModelStatistic):
-    """Components from a noisy projector, whose noise relies on a spiked model.
-
-    Rows are not bounded. `signal` are variances along the components beyond the noise,
-    largest first. With `covariance` the covariance within the components is released,
-    too; `constant` is that of the papers, and `centered` rows are measured about their
-    own mean.
-    """
+    """A noisy projector of unbounded rows, whose noise relies on a spiked model."""
 
     n_samples: int
     n_features: int
-    signal: tuple[float, ...]
+    signal: tuple[float, ...]  # along the components beyond the noise, largest first
     noise: float
-    covariance: bool
+    covariance: bool  # that within the components is released, too
     calibration: str = "exact"
-    constant: float = 1.0
-    centered: bool = False
+    constant: float = 1.0  # of the papers
+    centered: bool = False  # rows are measured about their own mean
 
     @property
     def _model(self) -> tuple:
@@ -361,11 +335,8 @@ class SpikedProjector(ModelStatistic):
         )
 
     def _plan_paper(self, epsilon: float, delta: float, failure: float):
-        """Plan the noise of the papers, at the cost that the theorem shows.
-
-        Each release gets half of epsilon and delta by the classical bound: off-diagonal
-        variances of 8 D^2 log(2.5 / delta) / epsilon^2, with D as printed.
-        """
+        """Plan the noise of the papers, at the cost that the theorem shows."""
+        # Half the budget each: off-diagonal variance 8 D^2 log(2.5 / delta) / epsilon^2
         factor = math.sqrt(2.0 * 8.0 * math.log(2.5 / delta)) / epsilon
         mechanisms = []
         releases = zip(
@@ -386,10 +357,7 @@ class SpikedProjector(ModelStatistic):
         return tuple(mechanisms), max(epsilon, shown)
 
     def squared_error(self, mu: float, *given: float) -> float:
-        """Return the expected squared subspace distance of the model, to first order.
-
-        `mu` is the cost of all releases; the error is at most the largest distance.
-        """
+        """Return the expected squared distance, to first order, at a cost of `mu`."""
         signal, noise = np.array(self.signal), self.noise
         sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
         changes = self._charged(USUAL_FAILURE)
@@ -493,18 +461,12 @@ _ROUNDED = 2.0**-20
 
 
 class SignalBound:
-    """Lower bound on the signal from noisy quantiles, by public numbers.
-
-    `noise_std` is that of each vote, and `degrees` are the dimensions of a row's parts,
-    along and across. The bound is wrong with a probability of at most `failure`, half
-    of it for counts and half for noise. `along` and `across` are the chi-square
-    quantiles for extreme medians, infinite or zero if nothing is known.
-    """
+    """Lower bound on the signal, wrong with a probability of at most `failure`."""
 
     def __init__(
         self, n: int, noise_std: float, degrees: tuple[int, int], failure: float
     ) -> None:
-        self.degrees, each = degrees, 0.25 * failure
+        self.degrees, each = degrees, 0.25 * failure  # half counts, half noise
         reach = -ndtri(each / STEPS) * noise_std * (1.0 + _ROUNDED)
         # As many rows as may lie below a length that the votes say half lie below,
         # and as few: by Clopper and Pearson.
@@ -513,17 +475,14 @@ class SignalBound:
         beyond = betaincinv(n - most, most + 1, each) if most < n else 0.0
         below = betaincinv(fewest, n - fewest + 1, each) if fewest > 0 else 0.0
         halves = [0.5 * degrees for degrees in self.degrees]
+        # Quantiles of extreme medians; infinite or zero if nothing is known.
         self.along = 2.0 * float(gammainccinv(halves[0], beyond))
         self.across = 2.0 * float(gammaincinv(halves[1], below))
 
     def signal(self, along: float, across: float) -> float:
-        """Return a lower bound on the signal over the noise variance; 0 if unknown.
-
-        Given are the lower end of the cell of squared lengths along the directions, and
-        the upper end of that across them.
-        """
+        """Bound signal over noise by lower ends along and upper ends across."""
         if not (along > 0.0 and self.across > 0.0 and across < math.inf):
-            return 0.0
+            return 0.0  # unknown
         ratio = (along / self.along) / (across / self.across) * (1.0 - _ROUNDED)
         return min(max(ratio - 1.0, 0.0), _LARGEST_SIGNAL)
 
@@ -535,14 +494,11 @@ class SignalBound:
 
 @dataclass(frozen=True)
 class UnknownSpikes(ModelStatistic):
-    """Components from a noisy projector, under a model with private variances.
-
-    All components have the same signal variance. Directions are those of unit rows.
-    """
+    """Components from a noisy projector of unit rows, with private variances."""
 
     n_samples: int
     n_features: int
-    rank: int
+    rank: int  # all of one signal variance
 
     @property
     def _half(self) -> int:

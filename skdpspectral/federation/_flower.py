@@ -33,15 +33,11 @@ class ClientError(RuntimeError):
 
 
 def respond_safely(client, request: bytes) -> tuple[str, bytes]:
-    """Return kind and content of a client's answer, or of an error in its place.
-
-    A refusal has a reason that speaks of messages and public numbers alone; a failure
-    has no content, as the text of its error may quote rows.
-    """
+    """Return kind and content of a client's answer, or of an error in its place."""
     try:
         return ANSWER, _as_bytes(client.respond(request))
     except MessageError as error:
-        return REFUSAL, cleaned(str(error)).encode()
+        return REFUSAL, cleaned(str(error)).encode()  # of messages and public numbers
     except ClientError:
         return FAILURE, b""
     except Exception as error:
@@ -51,7 +47,7 @@ def respond_safely(client, request: bytes) -> tuple[str, bytes]:
             # Other entries of the ledger are private to its holder.
             return REFUSAL, b"its ledger has not enough budget left for this session"
         _LOG.exception("a request could not be answered")  # for the rows' holder
-        return FAILURE, b""
+        return FAILURE, b""  # without the text of the error, which may quote rows
 
 
 def decode_outcome(kind, content):

@@ -319,10 +319,8 @@ _LOW = np.uint64(2**32 - 1)
 def masked(
     values: np.ndarray, name: str, pair_keys: Mapping[str, bytes], label: bytes
 ) -> np.ndarray:
-    """Return masked words (uint64) of whole numbers of modulus at most 2**52.
-
-    Masks cancel in the sum over all clients; `label` must be unique to the sum.
-    """
+    """Return words (uint64) with masks that cancel in the sum over all clients."""
+    # Numbers are of modulus at most 2**52; `label` must be unique to the sum.
     words = values.astype(np.int64).astype(np.uint64)
     for other, key in pair_keys.items():
         mask = pair_mask(key, label, len(words))

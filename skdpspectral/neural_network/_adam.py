@@ -183,15 +183,7 @@ class Adam(BaseEstimator):
 
 
 class Optimization:
-    r"""All steps of Adam for some parameters and examples, and their releases.
-
-    There are `n_steps` batches of at most `largest_batch` examples, of all if
-    `batch_size` is at least `n_samples`; sums are divided by the attribute
-    `batch_size`. An example is in a batch with probability `rate`, or in turn in one
-    batch of every epoch. `nu` is the weight :math:`\nu` of squares for gradients in the
-    unit ball, such that both sums have the same noise, and `weight` the factor of the
-    squares, or 0. After :meth:`begin` it is a charged run, after `position` steps.
-    """
+    """All steps of Adam for some parameters and examples, and their releases."""
 
     def __init__(
         self,
@@ -208,6 +200,7 @@ class Optimization:
         whole = batch_size >= n_samples
         self.sampled = adam.sampling == "poisson" and not whole
         self.rate = attainable_rate(size / n_samples) if self.sampled else 1.0
+        # Sums are divided by the public size, whatever number a batch has.
         self.batch_size, self._n_epochs = float(size), n_epochs
         self.largest_batch = n_samples if self.sampled else size
         self._in_epoch = math.ceil(n_samples / size)
@@ -224,6 +217,7 @@ class Optimization:
         self.n_parameters, self.clip_norm = n_parameters, float(clip_norm)
         free = not self.sampled and self.neighbors is Neighbors.REPLACE_ONE
         weight = _FREE_WEIGHT if free else _PAID_WEIGHT
+        # The weight of squares in the unit ball at which both sums have the same noise.
         self.nu = weight if adam.moments == "jme" else 0.0
         self.weight = math.sqrt(self.nu) / self.clip_norm
         self.shape = (n_parameters * (2 if self.weight else 1),)

@@ -68,10 +68,7 @@ def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
 
 
 def activations(layers: Sequence[np.ndarray], X: np.ndarray) -> list[np.ndarray]:
-    """Return each layer's input with a trailing 1, and the output of the last layer.
-
-    `X` is a stack, (n, height, n_features): examples beside public layers, or users.
-    """
+    """Return inputs of layers, with a trailing 1, and outputs of the last, stacked."""
     found = [empty_stack(*X.shape[:2], X.shape[2] + 1)]
     found[0][..., :-1], found[0][..., -1] = X, 1.0
     for layer in layers[:-1]:
@@ -125,14 +122,10 @@ def output_errors(outputs: np.ndarray, targets: np.ndarray, loss: str) -> np.nda
 
 
 class Factors(NamedTuple):
-    """Factors of the gradients of a block of examples, layer by layer.
+    """Factors of the gradients of a block of examples, layer by layer."""
 
-    An example's gradient by a layer is the outer product of its rows of `inputs`, with
-    a 1 at the end, and of `errors`, in the layout of :func:`~.per_user.empty_stack`.
-    """
-
-    inputs: list[np.ndarray]
-    errors: list[np.ndarray]
+    inputs: list[np.ndarray]  # with a 1 at the end
+    errors: list[np.ndarray]  # gradients: outer products, as in per_user.empty_stack
 
     def without(self, bad: np.ndarray) -> Factors:
         """Return the factors with zeros for some examples."""
@@ -190,30 +183,22 @@ _PART_NUMBERS = 1 << 18
 
 
 class NetworkRows(NamedTuple):
-    """Rows of some users: X (n_users, height, n_features), y (n_users, height).
+    """Rows of some users."""
 
-    `shares` are 1 / count in a user's rows, and 0 beyond them.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    shares: np.ndarray
+    X: np.ndarray  # (n_users, height, n_features)
+    y: np.ndarray  # (n_users, height)
+    shares: np.ndarray  # 1 / count in a user's rows, and 0 beyond them
     counts: np.ndarray
 
 
 class NetworkWeights(NamedTuple):
-    """Parameters of the networks of some users.
+    """Parameters of the networks of some users."""
 
-    Weights w, prompts, and b: its positions `support` and its values `sparse`, both of
-    shape (n_users, sparsity). Positions of values that are not zero differ. `levels`
-    are added to outputs, once they are trained.
-    """
-
-    weights: np.ndarray
+    weights: np.ndarray  # w
     prompts: np.ndarray
-    support: np.ndarray
-    sparse: np.ndarray
-    levels: np.ndarray
+    support: np.ndarray  # positions of b, (n_users, sparsity), different if not zero
+    sparse: np.ndarray  # its values there
+    levels: np.ndarray  # added to outputs once they are trained
 
     def take(self, chosen) -> NetworkWeights:
         """Return the parameters of some users."""
@@ -305,12 +290,7 @@ def curvatures(
 def chosen_support(
     layout: Layout, whole: np.ndarray, users: NetworkWeights, rows, k: int, ridge
 ) -> NetworkWeights:
-    r"""Move each user's support to the k weights of largest gain in a Newton step.
-
-    This is a step of hard-thresholding pursuit: with the curvature D of a weight and
-    its gradient g, it takes the largest :math:`\sqrt D |b - g / D|`. Kept weights keep
-    their values, new ones start at zero. `ridge` is the penalty of b, in rows.
-    """
+    """Move each user's support to the k weights of largest gain in a Newton step."""
     each = np.arange(len(whole))[:, None]
     own = np.zeros(whole.shape)
     if users.support.shape[1]:
@@ -318,6 +298,7 @@ def chosen_support(
     penalty = (ridge / rows.counts)[:, None]
     gradient = user_gradients(layout, whole, users.prompts, rows)[0] + penalty * own
     curvature = curvatures(layout, whole, users.prompts, rows) + penalty
+    # Hard-thresholding pursuit: the largest sqrt(D) |b - g / D| are taken.
     size = np.square(own - gradient / curvature) * curvature
     # What overflows is not worth it; NaN compares false.
     size = np.where(size < np.inf, size, -1.0)

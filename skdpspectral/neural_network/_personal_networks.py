@@ -65,20 +65,17 @@ def rate_of(position: int, n_steps: int) -> float:
 
 
 class UserRules:
-    """Public numbers of users' training: of networks of a shape, and of a model.
-
-    The users' own features are among the inputs of `layout`, and `rank` is the number
-    of shared vectors of weights. `first_U`, (n_parameters, rank), are first shared
-    weights, and `prior`, (rank,), is the start of w, to which w is shrunk, or w itself.
-    """
+    """Public numbers of users' training: of networks of a shape, and of a model."""
 
     def __init__(self, model: LRSMLPRegressor, layout: Layout, rank: int) -> None:
+        # The users' own features are among the inputs of the layout.
         self.model, self.layout, self.rank = model, layout, rank
         start = public_start(0, (rank + 1, layout.n_parameters))
         for column in start:
             scale_first_weights(layout.layers(column))
         # Of users who share none, and shared ones.
         self._own_start, self.first_U = start[0], np.ascontiguousarray(start[1:].T)
+        # The start of w, to which w is shrunk, or w itself.
         self.prior = np.eye(1, rank)[0]  # all begin with the first network
         self.sparsity = n_sparse(model.sparsity, layout.n_parameters)
         # Whether all weights belong to the user.
@@ -123,11 +120,7 @@ class UserFits:
         return _kernels.rows_of(block, place, self.rules.model.fit_intercept)
 
     def steps(self, block, U: np.ndarray, position: int, n_steps: int):
-        """Train the users of a block for `n_steps` steps after `position`.
-
-        Yields, per part of the users, gradients of mean losses by all weights, (n_some,
-        n_parameters), and w, both before the last step, and counts of rows.
-        """
+        """Train users; yield gradients and w, before the last step, and row counts."""
         for part, place in self.parts(block):
             rows, _ = self._rows(block, place)
             for number in range(position, position + n_steps):
@@ -221,21 +214,17 @@ class GradientRounds(Statistic):
         return planned_sum(names[0], width, self.neighbors, each).repeated(names)
 
     def run(self, release, rows, progress: Any) -> tuple:
-        """Train U in all rounds, starting from public weights.
-
-        Users answer from their own rows and earlier releases alone. Nothing else
-        depends on more than one user. Returns U, the number of rounds, and what
-        :meth:`_beside` does; `progress` may stop an exact fit.
-        """
+        """Train U from public weights; nothing else depends on more than one user."""
         fits = UserFits(self.rules, self.n_rounds * self.n_local_steps)
         U, adam, number = self.rules.first_U, None, 0
         for number, name in enumerate(self.names, 1):
+            # Users answer from their own rows and earlier releases alone.
             gradient, how = self._gradient(release, name, rows, fits, U, number - 1)
             adam = adam or new_adam(self.model.learning_rate, *how)
             if self.rules.rank:
                 rate = rate_of(number - 1, self.n_rounds)
                 U = U + rate * adam.push(gradient, None)
-            if progress.step(number):
+            if progress.step(number):  # of exact fits alone
                 break
         return U, max(number, 1), *self._beside(release, rows, fits, U)
 

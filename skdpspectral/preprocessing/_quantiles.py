@@ -37,10 +37,7 @@ _FEWEST = 3.0
 
 @dataclass(frozen=True)
 class ColumnQuantiles(Statistic):
-    """Quantiles of columns, by noisy bisections of all floats.
-
-    Values that are missing are above all others.
-    """
+    """Quantiles of columns by noisy bisections; missing values are above others."""
 
     n_samples: int
     n_features: int

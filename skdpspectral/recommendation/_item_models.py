@@ -28,18 +28,14 @@ from ._kernels import ItemModel, RatingsBlock, UserRatings
 
 @dataclass(frozen=True)
 class UserSum(Statistic):
-    """The sum over users of one vector each, of norm at most `bound`, in whole steps.
-
-    An answer may be shorter than `shape`: zeros follow. With `symmetric`, vectors are
-    matrices x x' for some x of norm at most 1.
-    """
+    """The sum over users of one vector each, of norm at most `bound`, in steps."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # zeros follow shorter answers
     n_jobs: int | None = None
     bound: float = 1.0
     lemma: str = "user-sums answers"
-    symmetric: bool = False
+    symmetric: bool = False  # vectors are matrices x x', |x| <= 1
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum, which a user moves by their vector."""
@@ -73,17 +69,11 @@ _LEAST_SHARE = 0.25
 
 
 class ItemOffsets:
-    """What is known of the items so far; all of it made from releases.
-
-    `counts` are positive sums of the weights of users who rated an item, `logged` their
-    logarithms, and `bounded` those within the evidence. `offsets` and `variance` are
-    posterior, `residual` is the variance within users and items, and `weight` a user's
-    typical weight. `design` are columns of the prior mean, `growth` how much more
-    residuals weigh in the second round.
-    """
+    """What is known of the items so far; all of it made from releases."""
 
     def __init__(self, first: Released, columns: np.ndarray) -> None:
         total, noise_std = first
+        # Growth is how much more residuals weigh in the second round.
         n_items, self.growth = len(columns), 1.0
         released, sums = total[:n_items], total[n_items : 2 * n_items]
         sides = total[2 * n_items :] / _kernels.SIDE
@@ -102,7 +92,7 @@ class ItemOffsets:
         self.bounded = _kernels.within_evidence(self.logged, evidence, 0.1)
         popular = _kernels.standardized(self.bounded)
         design = [np.ones(n_items), columns, popular, popular**2]
-        self.design = np.column_stack(design)
+        self.design = np.column_stack(design)  # of the prior mean
         self.residual, between = within, 0.0
         for _ in range(2):  # the second time with the variance between items known
             noise = (1.0 + between) * noise_std**2
@@ -111,7 +101,7 @@ class ItemOffsets:
             found = _kernels.shrink(counts, sums, self.design, noise, _OFFSET_SPREADS)
             between = _kernels.weighted_variance(found.values, counts)
             self.residual = max(within - between, _LEAST_SHARE * within)
-        self.offsets, self.variance = found.values, found.variance
+        self.offsets, self.variance = found.values, found.variance  # posterior
 
     def add_residuals(self, second: Released) -> None:
         """Add the sums of the second round."""
@@ -152,29 +142,22 @@ _SHARES = {
 
 
 class FoundItems(NamedTuple):
-    """The base of users' models, and sums of users' weights by item.
-
-    `popularity` (n_items,) are the logarithms of the `counts`, which are positive.
-    """
+    """The base of users' models, and sums of users' weights by item."""
 
     model: ItemModel
-    popularity: np.ndarray
-    counts: np.ndarray
+    popularity: np.ndarray  # logarithms of the counts
+    counts: np.ndarray  # positive
 
 
 @dataclass(frozen=True)
 class RatingsModel(Combination):
-    """Offsets of items in two rounds, and factors of what is left of ratings.
-
-    `by_moment`: factors are leading components of the residuals' second moment, in
-    place of products of residuals and tastes. `has_users`: users' models follow.
-    """
+    """Offsets of items in two rounds, and factors of what is left of ratings."""
 
     features: np.ndarray
     n_components: int
     n_jobs: int | None = None
-    by_moment: bool = False
-    has_users: bool = True
+    by_moment: bool = False  # factors of the second moment of residuals, not of tastes
+    has_users: bool = True  # users' models follow
 
     @property
     def _third(self) -> str:
@@ -289,13 +272,10 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class ClicksModel(Combination):
-    """Popularity of items, and factors of clicks beyond popularity.
-
-    `n_components`: factors at most; None for as many as exceed the noise.
-    """
+    """Popularity of items, and factors of clicks beyond popularity."""
 
     features: np.ndarray
-    n_components: int | None
+    n_components: int | None  # at most; None for as many as exceed the noise
     n_jobs: int | None = None
 
     def parts(self) -> dict[str, UserSum]:

@@ -24,14 +24,10 @@ _BLOCK_USERS = 1 << 13
 
 
 class RatingsBlock:
-    """Some users, one after another, with the items that each of them rated.
-
-    A user's ratings begin and end at `pointer` (n_users + 1,). `items` are codes,
-    ascending for each user, none twice; `of_user` is the place of each rating's user in
-    the block.
-    """
+    """Some users, one after another, with the items that each of them rated."""
 
     def __init__(self, users: slice, pointer, items, values, n_items: int) -> None:
+        # Codes of a user's items ascend: none is there twice.
         self.users, self.pointer, self.items = users, pointer, items
         self.values, self.n_items = values, n_items
         # Not when they are asked for first: that would take a lock, which a fork keeps.
@@ -50,12 +46,8 @@ class RatingsBlock:
         return np.bincount(self.items, values, self.n_items)
 
     def products(self, rows: np.ndarray, values: np.ndarray | None = None):
-        """Sum rows of items over each user's ratings, by `values`: (n_users, q).
-
-        One rating after another: a user's sums have the same bits alone and among
-        others.
-        """
-        return self.clicks(values) @ rows
+        """Sum rows of items over each user's ratings, by `values`: (n_users, q)."""
+        return self.clicks(values) @ rows  # in order: the same bits among others
 
     def clicks(self, values: np.ndarray | None = None) -> sparse.csr_array:
         """Return users x items, of ones or of a value for each rating."""
@@ -69,16 +61,11 @@ class RatingsBlock:
 
 
 class UserRatings:
-    """The last rating of every user and item, by user and then by item.
-
-    Given are codes in the order of a table, -1 for items outside the catalog, finite
-    ratings, and numbers of users and items. Ratings lose `middle`, and are divided by
-    `unit`.
-    """
+    """The last rating of every user and item, by user and then by item."""
 
     def __init__(self, users, items, values, shape, middle=0.0, unit=1.0):
         self.n_users, self.n_items = shape
-        self._units = middle, unit
+        self._units = middle, unit  # values are (rating - middle) / unit
         # Items outside the catalog come last, by a code of their own, until they go.
         places = users, np.where(items < 0, self.n_items, items)
         values = np.asarray(values, dtype=np.float64)
@@ -167,18 +154,13 @@ def first_weights(block: RatingsBlock, centered: np.ndarray) -> np.ndarray:
 
 
 def centered_contributions(block: RatingsBlock) -> np.ndarray:
-    """Sum users' weights, weighted residuals, and three numbers about each user.
-
-    The vector of a user with weight s and residuals e is (s, s e) over the items that
-    they rated, and 1, the mean square of the residuals over one plus itself, and the
-    shrunk mean clipped to +-1, times ``SIDE``; zero for a user without ratings.
-    """
+    """Sum users' weights, weighted residuals, and three numbers about each user."""
     means, centered = from_own_mean(block)
     weights = first_weights(block, centered)
     some = block.counts > 0
     squares = block.totals(centered * centered)
     spread = squares / np.maximum(block.counts + squares, 1.0)
-    level = np.clip(means, -1.0, 1.0)
+    level = np.clip(means, -1.0, 1.0)  # shrunk means
     sides = [_steps(SIDE * side[some]).sum() for side in (some, spread, level)]
     own = weights[block.of_user]
     return np.concatenate(
@@ -191,11 +173,7 @@ def centered_contributions(block: RatingsBlock) -> np.ndarray:
 
 
 def click_contributions(block: RatingsBlock, scale: float = 1.0) -> np.ndarray:
-    """Sum users' vectors of equal entries over their items, and a number of users.
-
-    Norms are at most `scale`. Returns whole numbers of steps: the last of (n_items +
-    1,) is the number of users with any item, times ``SIDE`` and `scale`.
-    """
+    """Sum users' equal entries, of norm up to `scale`, in steps, and count users."""
     weights = scale * SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))
     n_users = np.count_nonzero(block.counts)
     answers = block.item_totals(_steps(weights[block.of_user]))
@@ -216,23 +194,15 @@ _HEAD_USERS = 1 << 10
 def pair_contributions(
     block: RatingsBlock, head: np.ndarray, popularity: np.ndarray
 ) -> np.ndarray:
-    """Sum products of all pairs of what users' clicks are beyond popularity.
-
-    A user's clicks of the head lose their part along popularity, shares of the head of
-    unit norm, and what is left is scaled to a common norm; users without any answer
-    with zeros. Returns the lower triangle, row by row, in whole halves of a step.
-    Squares are left out. In place of the first is the sum of m**2 / (square * n_head),
-    clipped to 1, times ``PAIR_SIDE``, for users with m clicks of the head and such a
-    square left.
-    """
+    """Sum pairs of clicks beyond popularity: a lower triangle in halves of a step."""
     n_head = len(head)
     columns = np.zeros((block.n_items, 2))
     columns[head] = np.column_stack([popularity, np.ones(n_head)])
     along, counts = block.products(columns).T
-    squares = counts - along * along
-    some = squares > _LEAST_TASTE_SQUARE
+    squares = counts - along * along  # of what is left of users' clicks of the head
+    some = squares > _LEAST_TASTE_SQUARE  # others answer with zeros
     squares = np.where(some, squares, 1.0)
-    scales = _PAIR_STEPS * np.sqrt(PAIR_SQUARE / squares)
+    scales = _PAIR_STEPS * np.sqrt(PAIR_SQUARE / squares)  # to a common norm
     clicks, total = block.clicks()[:, head], np.zeros((n_head, n_head))
     for start in range(0, len(block), _HEAD_USERS):
         part = slice(start, start + _HEAD_USERS)
@@ -241,19 +211,14 @@ def pair_contributions(
         left *= np.where(some, scales, 0.0)[part, None]
         np.trunc(left, out=left)
         total += left.T @ left  # whole numbers, exact in any order
-    np.fill_diagonal(total, 0.0)
+    np.fill_diagonal(total, 0.0)  # squares are left out
     ratios = np.minimum(counts * counts / (squares * n_head), 1.0)[some]
-    total[0, 0] = 2.0 * _steps(PAIR_SIDE * ratios).sum()
+    total[0, 0] = 2.0 * _steps(PAIR_SIDE * ratios).sum()  # in place of the first
     return 0.5 * pack_lower(total)
 
 
 def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
-    """Sum users' clipped residuals, scaled to a common norm, and what one weighs.
-
-    The last of (n_items + 1,) whole numbers of steps is the sum of the quotients of a
-    user's weight here and in the first round, over ``LARGEST_RATIO``, clipped to 1,
-    times ``SIDE``.
-    """
+    """Sum users' clipped residuals, scaled to a common norm, and what one weighs."""
     weights = SHARE_BESIDE_ONE / block.lengths(residuals)
     before = first_weights(block, from_own_mean(block)[1])
     some = block.counts > 0
@@ -316,24 +281,17 @@ def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def within_evidence(logged: np.ndarray, evidence, share: float) -> np.ndarray:
-    """Raise log-popularity to where items have ratings: slopes are unknown below.
-
-    Below is a `share` of all evidence, or that of 5 items: of the positive shares of
-    items' values that their own ratings determine.
-    """
+    """Raise log-popularity to where items have ratings: slopes are unknown below."""
     order = np.argsort(logged, kind="stable")
     total = np.cumsum(evidence[order])
+    # Evidence: positive shares of values that items' own ratings determine.
     least = min(max(share * total[-1], 5.0), 0.5 * total[-1])
     return np.maximum(logged, logged[order[np.searchsorted(total, least)]])
 
 
 def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
-    """Estimate values of items from noisy sums: empirical Bayes.
-
-    The sum of an item with count N is N times its value plus `noise` of a known
-    variance. Values have a mean linear in `design` and a variance by moments, within
-    `spreads`.
-    """
+    """Estimate values of items from noisy sums: empirical Bayes."""
+    # Sums are counts times values plus noise; prior means are linear in design.
     spread = min(max(0.2, spreads[0]), spreads[1])
     for _ in range(_ROUNDS):
         weights = 1.0 / (counts * counts * spread + noise)
@@ -373,16 +331,14 @@ def leading_columns(features: np.ndarray) -> np.ndarray:
 
 
 def principal_columns(columns, counts, least=0.0, *, turned=True) -> np.ndarray:
-    """Scores of items on principal components of columns, by the items' counts.
-
-    Columns that are not `turned` are measured alike, and stay themselves.
-    """
+    """Scores of items on principal components of columns, by the items' counts."""
     shares = counts / counts.sum()
     centered = columns - shares @ columns
     values, vectors = np.linalg.eigh(centered.T @ (centered * shares[:, None]))
     largest = max(values[-1], least) if len(values) else 0.0
     if largest <= 0.0:
         return np.zeros_like(columns)
+    # Columns that are not turned are measured alike, and stay themselves.
     return (centered @ vectors[:, ::-1] if turned else centered) / np.sqrt(largest)
 
 
@@ -415,10 +371,7 @@ def moment_contributions(block: RatingsBlock, values: np.ndarray) -> np.ndarray:
 
 
 def unit_steps(block: RatingsBlock, values: np.ndarray) -> np.ndarray:
-    """Scale users' values to rows of unit norm, (n_users, n_items), in whole steps.
-
-    Rows have norms of at most 2**11, and depend on their user's values alone.
-    """
+    """Scale each user's values alone to unit norm, of at most 2**11 whole steps."""
     largest = np.zeros(len(block))
     np.maximum.at(largest, block.of_user, np.abs(values))
     # By a power of two that brings the largest to 1/2 or more: squares that matter
@@ -483,17 +436,12 @@ LEVEL_RIDGE, OFFSET_RIDGE, TASTE_RIDGE, FACTOR_RIDGE = 5.0, 3.0, 60.0, 30.0
 
 @dataclass(frozen=True)
 class ItemModel:
-    """What is released or public of the items.
-
-    `offsets` (n_items,) are above the level. `features` (n_items, q) are ones, the
-    offsets, and what tastes differ in; `ridge` (q,) are penalties of a user's weights
-    on them.
-    """
+    """What is released or public of the items."""
 
     level: float
-    offsets: np.ndarray
-    features: np.ndarray
-    ridge: np.ndarray
+    offsets: np.ndarray  # above the level
+    features: np.ndarray  # ones, offsets, and what tastes differ in
+    ridge: np.ndarray  # penalties of users' weights on features
 
     def with_offsets(self, offsets: np.ndarray) -> ItemModel:
         """Return the model with other offsets: the average user stays in the range."""
@@ -509,10 +457,7 @@ class ItemModel:
         return replace(self, features=features, ridge=ridge)
 
     def predict(self, items, own, weights: np.ndarray) -> np.ndarray:
-        """Predict ratings, not clipped, each with the bits that it has alone.
-
-        `own`, (n_ratings,), is the row of `weights`, (n_users, q), of each rating.
-        """
+        """Predict ratings, not clipped, each with the bits that it has alone."""
         out = np.empty(len(items))
         # Column by column of copies that lie together: faster than rows far apart.
         features, weights = self.features.T.copy(), weights.T.copy()
@@ -538,10 +483,7 @@ def item_model(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemMod
 
 
 def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
-    """Fit each user of a block: a ridge regression of what the model leaves.
-
-    Weights, (n_users, q), are finite, with the same bits alone and among others.
-    """
+    """Fit each user by ridge regression: finite, the same bits among others."""
     features = model.features
     q = features.shape[1]
     j, i = np.tril_indices(q)
@@ -561,12 +503,9 @@ def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
 
 
 def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
-    """Fit each user of a block to what they clicked: tastes beside popularity.
-
-    A user clicks items in proportion to their popularity, of which offsets are the
-    logarithms, times one plus features times weights. Features have mean zero over
-    clicks by popularity and are uncorrelated: no system of equations is solved.
-    """
+    """Fit each user of a block to what they clicked: tastes beside popularity."""
+    # Clicks follow popularity times 1 + features @ weights. By popularity features have
+    # mean zero and are uncorrelated: no system of equations is solved.
     shares = click_shares(model.offsets)
     spreads = shares @ (model.features * model.features)
     sums = block.products(model.features)

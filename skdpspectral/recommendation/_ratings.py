@@ -264,10 +264,7 @@ class _Matrix:
 
 
 class Ratings:
-    """A table of ratings whose form was checked; values are read after the charge.
-
-    `rated` is whether ratings are wanted beside users and items.
-    """
+    """A table of ratings whose form was checked; values are read after the charge."""
 
     def __init__(self, estimator, X, y=None, *, reset: bool, rated: bool = True):
         self.index = X.index if hasattr(X, "iloc") else None
@@ -456,11 +453,7 @@ class CatalogEstimator(PrivateEstimator):
         )
 
     def _released_items(self, X, y=None, progress=None):
-        """Charge a fit, and release what its statistic tells of the items.
-
-        Returns the statistic, catalog, plan, released items, and the users' ratings and
-        ids.
-        """
+        """Charge a fit, and release what its statistic tells of the items."""
         unread = Ratings(self, X, y, reset=True)
         unread.warn_of_others()
         catalog = self._catalog(X)
