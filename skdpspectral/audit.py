@@ -384,10 +384,7 @@ def _bounds(scores, coins, assume, mu, epsilon, delta, confidence):
 
 @functools.lru_cache(maxsize=64)
 def _number_of_guesses(coins: int, curve, claims: tuple, confidence: float) -> int:
-    """Return how many guesses bound most, if normal scores attain a Gaussian claim.
-
-    If some numbers of right guesses refute the claim, it is one of these.
-    """
+    """Return how many guesses bound most, if normal scores attain a Gaussian claim."""
     claimed, claim = claims
     best, most = (False, -1.0), coins
     distances = np.linspace(0.0, 8.0 + 0.5 * claim, 801)
@@ -455,11 +452,9 @@ def _least_loss(refuted: Callable[[np.ndarray], np.ndarray], most: float = 50.0)
 def _bound_of_guesses(
     right: int, guesses: int, coins: int, curve: _Curve, confidence: float
 ) -> float:
-    """Bound the loss by guesses of coins that were tossed in the same fits.
-
-    Nothing is assumed: see the lemma on guesses of many coins. Which coins are guessed,
-    and how, depends on what was released alone; their number is public.
-    """
+    """Bound the loss by guesses of coins that were tossed in the same fits."""
+    # Their number is public; which are guessed, and how, depends on what was released
+    # alone. Nothing else is assumed: see the lemma on guesses of many coins.
     alpha = 1.0 - confidence
 
     def refuted(losses):
@@ -479,17 +474,14 @@ def _bound_of_guesses(
 
 
 def _bound_of_normals(tails, heads, confidence: float) -> float:
-    """Bound mu by scores that are normal, independent and of one deviation.
-
-    Student's statistic of two samples has a noncentral law whose parameter is mu times
-    a public factor.
-    """
+    """Bound mu by scores that are normal, independent and of one deviation."""
     n, m = len(tails), len(heads)
     if min(n, m) < 2:
         return 0.0
     squares = np.sum((tails - tails.mean()) ** 2) + np.sum((heads - heads.mean()) ** 2)
     if not squares > 0.0:
         return 0.0
+    # Student's statistic has a noncentral law, whose parameter is mu times `factor`.
     freedom, factor = n + m - 2, math.sqrt(n * m / (n + m))
     found = factor * (heads.mean() - tails.mean()) / math.sqrt(squares / freedom)
     deviations, weights = _chi(freedom)

@@ -480,12 +480,10 @@ def make_ratings(
 
 
 def _pairs(counts, n_items, rng):
-    """Draw pairs of users and items, in random order.
-
-    The largest values of log weight + Gumbel noise are a sample without replacement.
-    """
+    """Draw pairs of users and items, in random order."""
     log_weights = -_POPULARITY * np.log(rng.permutation(n_items) + 1.0)
     keys = log_weights + rng.gumbel(size=(len(counts), n_items))
+    # The largest values are a sample without replacement (the Gumbel trick).
     items = np.argsort(-keys, axis=1)[np.arange(n_items) < counts[:, np.newaxis]]
     order = rng.permutation(counts.sum())
     return np.repeat(np.arange(len(counts)), counts)[order], items[order]

@@ -103,15 +103,11 @@ MOST_STEPS = 2**53
 
 
 class Workload:
-    """Weights A[t, i] of rows i in the sum of step t.
-
-    A *core* of weights by t - i, which is factorized, is divided by the sum of its
-    weights if `normalized`. If `growing`, weights of old rows do not decay.
-    """
+    """Weights A[t, i] of rows i in the sum of step t; a core has weights by t - i."""
 
     name = "prefix"
-    growing = True
-    normalized = False
+    growing = True  # weights of old rows do not decay
+    normalized = False  # divided by the sum of the core's weights
 
     def column(self, n: int) -> np.ndarray:
         """Return the first n weights of the core, starting with the newest row."""
@@ -403,20 +399,15 @@ _MOST_NOISE_STEPS = 2.0**47
 
 
 class Factorization:
-    """A matrix C: the norm of its columns, and the filter that applies its inverse.
-
-    `column_norm` is an upper bound for `max_steps` steps; None for any number.
-    `amplification` is how many times an error in :math:`C^{-1} Z`, relative to the
-    terms that it is summed from, is larger in Z: 0 without any, about 1 for recursions
-    that fade, a bound on the largest row sum of :math:`|C| |C^{-1}|` for others.
-    `noise_gain` bounds the deviation of :math:`C^{-1} Z` at any step, in that of Z.
-    """
+    """A matrix C: the norm of its columns, and the filter that applies its inverse."""
 
     name = "trivial"
-    max_steps: int | None = None
-    column_norm = 1.0
+    max_steps: int | None = None  # None: any number
+    column_norm = 1.0  # upper bound for `max_steps` steps
+    # How many times an error in C^-1 Z, relative to terms of its sum, is larger in Z:
+    # about 1 for recursions that fade, bounded by row sums of |C| |C^-1| for others.
     amplification = 0.0
-    noise_gain = 1.0
+    noise_gain = 1.0  # bound on the deviation of C^-1 Z at any step, in that of Z
 
     def check_precision(self, steps: float) -> None:
         """Refuse noise that float64 can't hold; that of Z is given in grid steps."""
@@ -559,13 +550,7 @@ def needs_steps(workload: Workload, factorization) -> bool:
 def factorize(
     workload: Workload, factorization="blt", n_steps: int | None = None
 ) -> Factorization:
-    """Return the factorization of the core of a workload, for a number of steps.
-
-    "trivial": C = I. "sqrt": the Toeplitz square root of the core. "bisr", or
-    :class:`BISR`: its inverse truncated to a band. "blt": buffered linear Toeplitz, in
-    constant memory. ``n_steps=None`` is enough for "trivial", and for "blt" with
-    windows and exponential weights.
-    """
+    """Return the factorization of the core of a workload, for a number of steps."""
     name = "bisr" if isinstance(factorization, BISR) else factorization
     if not (isinstance(name, str) and name in NAMES):
         known = ", ".join(map(repr, NAMES))
@@ -592,12 +577,7 @@ def factorize(
 
 
 class Pair(Factorization):
-    """One matrix for the first entries of a row, and another for the rest.
-
-    The second is made to have columns as long as the first. If they are longer, its
-    noise is larger instead, by `stretch`. If they are shorter, the rest must be
-    weighted by `ratio`, as noise of single steps must not be smaller than Z.
-    """
+    """One matrix for the first entries of a row, and another for the rest."""
 
     def __init__(self, first: Factorization, second: Factorization, n_first: int):
         self._parts, self._n_first = (first, second), n_first
@@ -605,6 +585,8 @@ class Pair(Factorization):
         known = [part.max_steps for part in self._parts if part.max_steps is not None]
         self.max_steps = min(known, default=None)
         self.column_norm = first.column_norm
+        # A longer second has larger noise instead; for a shorter one, the rest must be
+        # weighted, as noise of single steps must not be smaller than Z.
         self.ratio = max(first.column_norm / second.column_norm, 1.0)
         self.stretch = max(second.column_norm / first.column_norm, 1.0)
         self.amplification = max(first.amplification, second.amplification)

@@ -45,14 +45,9 @@ def box_radius(half_widths: npt.ArrayLike) -> float:
 def summation_error(
     bound: float, n_samples: int, block_rows: int, blocks_together: int | None = None
 ) -> float:
-    r"""Largest error of a mean over n rows that is summed in blocks of b rows.
-
-    It is :math:`\gamma B` for a bound B on the norm of the mean of absolute
-    contributions, with :math:`\gamma = (b + K + 16) 2^{-52}` for K blocks that are
-    added one after another, and :math:`c + \lceil K/c \rceil` for a larger K if c =
-    `blocks_together` are before. The 16 units cover products, the division by n, and
-    the slack of ``clip_rows``.
-    """
+    """Largest error of a mean over n rows that is summed in blocks of b rows."""
+    # `bound` is on the norm of the mean of absolute contributions. The 16 units cover
+    # products, the division by n, and the slack of ``clip_rows``.
     _check_counts(n_samples=n_samples)
     rows = min(block_rows, n_samples)
     blocks = math.ceil(n_samples / rows)
@@ -68,11 +63,8 @@ def mean_sensitivity(clip_norm: float, n_samples: int) -> float:
 
 
 def second_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
-    r"""Sensitivity of the second moment of clipped rows, :math:`\sqrt2 c^2 / n`.
-
-    In Frobenius norm under replace-one: for :math:`\|x\|, \|y\| \le c`, :math:`\|xx' -
-    yy'\|_F^2 = \|x\|^4 + \|y\|^4 - 2 \langle x, y\rangle^2 \le 2 c^4`.
-    """
+    r"""Sensitivity of the second moment of clipped rows, :math:`\sqrt2 c^2 / n`."""
+    # In Frobenius norm under replace-one: |x|^4 + |y|^4 - 2 <x, y>^2 <= 2 c^4.
     _check_counts(n_samples=n_samples)
     return math.sqrt(2.0) * clip_norm**2 / n_samples
 
@@ -88,11 +80,8 @@ def cross_moment_sensitivity(
 def power_product_sensitivity(
     clip_norm: float, n_samples: int, n_columns: int
 ) -> float:
-    r"""Sensitivity of the second moment times k orthonormal columns Q.
-
-    In Frobenius norm under replace-one: :math:`c^2 / n` for one column, whose change
-    has at most the spectral norm :math:`c^2 / n`, and :math:`\sqrt2 c^2 / n` for more.
-    """
+    """Sensitivity of the second moment times k orthonormal columns: replace-one."""
+    # In Frobenius norm; the change of one column has at most the spectral norm c^2 / n.
     _check_counts(n_samples=n_samples, n_columns=n_columns)
     factor = 1.0 if n_columns == 1 else math.sqrt(2.0)
     return factor * clip_norm**2 / n_samples
@@ -107,12 +96,8 @@ def power_product_error(
     defect: float,
     blocks_together: int | None = None,
 ) -> float:
-    r"""Largest error of a computed second moment times computed columns.
-
-    :math:`\gamma c^2 \sqrt{k} (1 + d) + c^2 d` bounds the distance to S Q for some
-    orthonormal Q, with :math:`\gamma` of :func:`summation_error` and 2 p units more,
-    and d the `defect`, a bound on :math:`\|Q'Q - I\|_F`, plus :math:`p k 2^{-52}`.
-    """
+    """Largest error of a computed second moment times computed columns."""
+    # The distance to S Q for an orthonormal Q; `defect` bounds |Q'Q - I|_F.
     defect = defect + n_features * n_columns * 2.0**-52
     bound = clip_norm**2 * math.sqrt(n_columns) * (1.0 + defect)
     products = 2.0 * n_features * 2.0**-52 * bound
@@ -125,12 +110,9 @@ _SUM_FACTORS = {Neighbors.ADD_REMOVE_ONE: 1.0, Neighbors.REPLACE_ONE: 2.0}
 
 
 def sum_sensitivity(clip_norm: float, neighbors: Neighbors | str) -> float:
-    """Sensitivity of a sum over units of one vector each, of norm at most c.
-
-    :math:`c` under add-remove-one, :math:`2 c` under replace-one; ValueError for
-    others. A unit's vector may be any function of its own data, public numbers and
-    earlier releases: the same, to the last bit, whoever else is in the data.
-    """
+    """Sensitivity of a sum over units of one vector each, of norm at most c."""
+    # A unit's vector may be any function of its own data, public numbers and earlier
+    # releases: the same, to the last bit, whoever else is in the data.
     if not 0.0 < clip_norm < math.inf:
         raise ValueError(f"clip_norm must be positive and finite, got {clip_norm}")
     factor = _SUM_FACTORS.get(Neighbors(neighbors))
@@ -141,38 +123,27 @@ def sum_sensitivity(clip_norm: float, neighbors: Neighbors | str) -> float:
 
 
 def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
-    r"""Sensitivity of a sum of v votes a unit, of plus or minus one half.
-
-    :math:`\sqrt v / 2` under add-remove-one, :math:`\sqrt v` under replace-one.
-    """
+    """Sensitivity of a sum of v votes a unit, of plus or minus one half."""
     _check_counts(n_votes=n_votes)
     return sum_sensitivity(0.5 * math.sqrt(n_votes), neighbors)
 
 
 def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
-    r"""Sensitivity of a sum over units of one s s' each, with s of unit norm or zero.
-
-    1, or :math:`\sqrt2` for :math:`\|ss' - tt'\|_F^2 = 2 - 2 \langle s, t\rangle^2`.
-    """
+    """Sensitivity of a sum over units of one s s' each, with s of unit norm or zero."""
+    # |s s' - t t'|_F^2 = 2 - 2 <s, t>^2.
     factor = sum_sensitivity(1.0, neighbors)
     return math.sqrt(2.0) if factor == 2.0 else factor
 
 
 def score_sensitivity(diameter: float, n_terms: int) -> float:
-    """Sensitivity :math:`D / N` of a mean of N contributions, one a row: replace-one.
-
-    D is the largest distance of any two contributions.
-    """
+    """Sensitivity :math:`D / N` of a mean of N contributions of rows: replace-one."""
     _check_counts(n_terms=n_terms)
     return diameter / n_terms
 
 
 def counted_score_sensitivity(half_range: float, count_weight: float) -> float:
-    r"""Sensitivity of a sum over users of bounded values, together with their count.
-
-    :math:`\sqrt{h^2 + w^2}` under add-remove-one. A user's value is at most h from the
-    middle of its range, and each user adds w to the count.
-    """
+    """Sensitivity of a sum over users of bounded values, together with their count."""
+    # Add-remove-one; a value is at most `half_range` from the middle of its range.
     return math.hypot(half_range, count_weight)
 
 
@@ -194,11 +165,8 @@ def second_moment_ratio(n_features: int) -> float:
 
 
 def joint_moment_ratio(nu: float, n_features: int) -> float:
-    r"""Squared joint sensitivity :math:`r_d(\nu)` of both moments, at least 4.
-
-    The supremum of :math:`\|x-y\|^2 + \nu \|xx' - yy'\|_F^2` over the unit ball
-    (Kalinin, Upadhyay and Lampert 2025, Lemma 3.5).
-    """
+    r"""Squared joint sensitivity :math:`r_d(\nu)` of both moments, at least 4."""
+    # sup |x - y|^2 + nu |xx' - yy'|_F^2 in the ball (Kalinin et al. 2025, Lemma 3.5).
     if nu < 0 or n_features < 1:
         raise ValueError(
             f"nu must be at least 0 and n_features at least 1, got {nu} and "
@@ -220,33 +188,24 @@ def free_moment_weight(n_features: int) -> float:
 
 
 def difference_counts_sensitivity(n_features: int) -> float:
-    r"""Sensitivity of counts of differences, :math:`2 \sqrt{2 p}` under replace-one.
-
-    Each pair has, in each feature, a total weight of at most 1 on the bins, none of it
-    negative; each row is in two pairs. Attained.
-    """
+    r"""Sensitivity of counts of differences, :math:`2 \sqrt{2 p}` under replace-one."""
+    # A row is in two pairs, with weights >= 0 of sum <= 1 in each feature. Attained.
     _check_counts(n_features=n_features)
     return 2.0 * math.sqrt(2.0 * n_features)
 
 
 def difference_windows_sensitivity(n_features: int) -> float:
-    r"""Sensitivity of counts of differences in windows, and of their free totals.
-
-    Each pair adds, in each feature that it differs in, :math:`1 / \sqrt W` to W
-    neighboring windows and 1 to the total; each row is in two pairs: :math:`2 \sqrt{2
-    p}`, attained.
-    """
+    r"""Sensitivity :math:`2 \sqrt{2 p}` of counts of differences in windows."""
+    # Each row is in two pairs; a pair adds, in each feature that it differs in,
+    # 1 / sqrt(W) to W neighboring windows and 1 to the total. Attained.
     _check_counts(n_features=n_features)
     return 2.0 * math.sqrt(2.0 * n_features)
 
 
 def value_windows_sensitivity(n_features: int) -> float:
-    r"""Sensitivity of counts of values in windows of cells, and of their free totals.
-
-    Each row adds, in each feature with a value, :math:`1 / \sqrt W` to W neighboring
-    windows, which may go around a circle of 2 W cells, and 1 to the total:
-    :math:`\sqrt{2 p}`.
-    """
+    r"""Sensitivity :math:`\sqrt{2 p}` of counts of values in windows, and of totals."""
+    # A row adds, in each feature with a value, 1 / sqrt(W) to W neighboring windows,
+    # also around a circle of 2 W cells, and 1 to the total.
     _check_counts(n_features=n_features)
     return math.sqrt(2.0 * n_features)
 
@@ -258,23 +217,17 @@ def phase_sensitivity(n_features: int, n_periods: int) -> float:
 
 
 def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
-    r"""Sensitivity :math:`2 \sqrt p / n` of means with weighted squares.
-
-    Of :math:`(\bar z_j, \sqrt\nu\, \overline{z_j^2})` under replace-one, for p features
-    in [-1, 1] and the free :math:`\nu` of one.
-    """
+    r"""Sensitivity :math:`2 \sqrt p / n` of means with weighted squares."""
+    # Under replace-one, for p features in [-1, 1] and the free weight nu of one.
     _check_counts(n_features=n_features)
     one = mean_sensitivity(1.0, n_samples)
     return math.sqrt(n_features) * one
 
 
 def residual_moments_sensitivity(n_samples: int, n_targets: int = 1) -> float:
-    r"""Sensitivity :math:`2 \sqrt k / n` of means of scores with second moments.
-
-    A row has :math:`(u_j, \sqrt{1/2}\, u_j u_j')` for each of k targets, of norms at
-    most 1: second moments of this weight are free in any dimension. Attained under
-    replace-one.
-    """
+    r"""Sensitivity :math:`2 \sqrt k / n` of means of scores with second moments."""
+    # Of (u_j, sqrt(1/2) u_j u_j') of norms at most 1 for each target: second moments of
+    # this weight are free in any dimension. Attained under replace-one.
     _check_counts(n_targets=n_targets)
     return math.sqrt(n_targets) * mean_sensitivity(1.0, n_samples)
 
@@ -293,14 +246,8 @@ def gradient_moments_sensitivity(
     n_parameters: int,
     neighbors: Neighbors | str,
 ) -> float:
-    r"""Sensitivity of clipped gradients and their squares over an expected batch.
-
-    Of :math:`\frac1m \sum_i (g_i, \sqrt\nu\, g_i \circ g_i / c)` over one batch of
-    public expected size m: :math:`c \sqrt{r_d(\nu)} / m` under replace-one, and
-    :math:`c \sqrt{1 + \nu} / m` where an example's gradient appears or vanishes.
-    Algorithm 2 of Kalinin, Upadhyay and Lampert (2025) squares a sum instead and has no
-    such bound.
-    """
+    """Sensitivity of clipped gradients and squares over a public expected batch."""
+    # Algorithm 2 of Kalinin et al. (2025) squares a sum instead: it has no such bound.
     if not batch_size > 0.0:
         raise ValueError(f"batch_size must be positive, got {batch_size}")
     length = gradient_norm(clip_norm, nu)
@@ -314,11 +261,9 @@ _ROUNDING = 1e-9
 
 
 def free_presence_weight() -> float:
-    r"""Largest weight :math:`3 - \nu / 4` at which counts of present values are free.
-
-    A value z in [-1, 1] with p = 1, or a missing one with p = 0, contributes :math:`(z
-    p, \sqrt\nu (z^2 - 1/2) p, \sqrt\alpha\, p)`: no two are further apart than 2.
-    """
+    r"""Largest weight :math:`3 - \nu / 4` of counts of present values that are free."""
+    # No two (z p, sqrt(nu) (z^2 - 1/2) p, sqrt(alpha) p), with z in [-1, 1], and p = 0
+    # if it is missing, are further apart than 2.
     return 3.0 - 0.25 * free_moment_weight(1)
 
 
@@ -329,12 +274,8 @@ def category_counts_sensitivity(n_columns: int) -> float:
 
 
 def category_threshold(noise_std: float, n_columns: int, failure: float) -> float:
-    r"""Threshold of noisy counts that hides values of a single row.
-
-    :math:`1 + \sigma \Phi^{-1}(1 - q)` with :math:`q = 1 - (1 - \beta)^{1 / c}`,
-    rounded up: c values of one row alone are below it but for a probability `failure`
-    in (0, 1/2).
-    """
+    """Threshold of noisy counts that hides values of a single row."""
+    # Those of one row alone are below but for a probability `failure`; rounded up.
     if not 0.0 < failure < 0.5:
         raise ValueError(f"failure must be in (0, 0.5), got {failure}")
     each = -math.expm1(math.log1p(-failure) / n_columns)
@@ -420,13 +361,9 @@ def spiked_moment_sensitivity(
     *,
     centered: bool = False,
 ) -> float:
-    r"""Bound on the change of a second moment **for rows of a spiked Gaussian law**.
-
-    Of projections on any r orthonormal directions: :math:`(\|x\|^4 + \|y\|^4)^{1/2} /
-    n` in Frobenius norm, outside an event of probability at most `failure`. **For rows
-    of another law it is no bound at all.** Parameters:
-    :func:`spiked_projector_sensitivity`.
-    """
+    """Bound on the change of a second moment **for rows of a spiked Gaussian law**."""
+    # Of projections on r orthonormal directions, in Frobenius norm, outside an event of
+    # probability `failure`. For rows of another law it is no bound at all.
     rank, largest, _ = _extremes(signal_variance, n_samples, n_features)
     ratio = largest / noise_variance
     spread = _spread(n_samples, centered)
@@ -481,11 +418,8 @@ def _projector_bound(
 def _sampling_levels(
     smallest: float, rank: int, others: int, n: int, p: int, failure: float
 ) -> tuple[npt.NDArray[np.float64], ...]:
-    """Bound angle and gap of PCA of all rows but one, at levels of probability.
-
-    Of n times `others` rows: weights, angles and gaps of draws that are no better. What
-    the weights lack of 1 is below ``_BEYOND * failure``.
-    """
+    """Bound angle and gap of PCA of all rows but one, at levels of probability."""
+    # What the weights of the levels lack of 1 is below ``_BEYOND * failure``.
     # Each of three events has a probability of exp(-t).
     ends = np.linspace(math.log(3.0), math.log(3.0 / (_BEYOND * failure)), _N_LEVELS)
     reach = np.sqrt(2.0 * ends)
@@ -560,15 +494,9 @@ def paper_projector_sensitivity(
     n_features: int,
     constant: float,
 ) -> float:
-    r"""Return what Cai et al. (2024, lemma 3 and corollary 1) print for a projector.
-
-    :math:`\Delta_1 = C \bigl(\frac{\sigma^2}{\lambda_r} + \sqrt{\frac{\kappa
-    \sigma^2}{\lambda_r}}\bigr) \frac{\sqrt{p (r + \ln n)}}n` with :math:`\kappa =
-    \lambda_1 / \lambda_r` and an open C = `constant`. For equal signals Li et al.
-    (2024, algorithm 1) print :math:`\sqrt{q (q + 1)}` in place of :math:`q + \sqrt q`,
-    with :math:`q = \sigma^2 / \lambda`. **It is no bound**: its noise is charged by
-    :func:`spiked_projector_sensitivity`.
-    """
+    """Return what Cai et al. (2024, lemma 3 and corollary 1) print for a projector."""
+    # No bound: `spiked_projector_sensitivity` charges its noise. For equal signals, Li
+    # et al. (2024, algorithm 1) print sqrt(q (q + 1)) for q + sqrt(q), q = `ratio`.
     rank, largest, smallest = _extremes(signal_variance, n_samples, n_features)
     ratio = noise_variance / smallest
     scale = ratio + math.sqrt(largest / smallest * ratio)
@@ -583,11 +511,8 @@ def paper_moment_sensitivity(
     n_features: int,
     constant: float,
 ) -> float:
-    r"""Return what Cai et al. (2024, lemma 4 and corollary 1) print for the moment.
-
-    :math:`\Delta_2 = C (\lambda_1 (r + \ln n) + \sigma^2 p) / n` in Frobenius norm; no
-    bound.
-    """
+    """Return what Cai et al. (2024, lemma 4 and corollary 1) print for the moment."""
+    # In Frobenius norm; it is no bound.
     rank, largest, _ = _extremes(signal_variance, n_samples, n_features)
     spread = largest * (rank + math.log(n_samples))
     return constant * (spread + noise_variance * n_features) / n_samples

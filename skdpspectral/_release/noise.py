@@ -232,10 +232,7 @@ def rekey(generator: np.random.Generator, key: int) -> None:
 
 
 def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
-    """Return a generator of noise, based on a cryptographic bit generator.
-
-    None uses a fresh 128-bit key of the system; a seed gives no protection at all.
-    """
+    """Return a cryptographic generator of noise; a seed gives no protection at all."""
     if noise_seed is None:
         return generator_of_key(secrets.randbits(128))
     if isinstance(noise_seed, np.random.RandomState):
@@ -246,10 +243,7 @@ def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
 
 
 class Coins(NoiseOwner):
-    """A secret uniform order of users, and choices of rows, used once after a charge.
-
-    Places by ids or rows would shift with one user (:ref:`lemma-one-row-of-each`).
-    """
+    """A secret uniform order of users and choices of rows, used once after a charge."""
 
     def __init__(self, noise_seed: NoiseSeed) -> None:
         super().__init__()
@@ -260,6 +254,7 @@ class Coins(NoiseOwner):
 
     def secret_order(self, n_users: int) -> npt.NDArray[np.intp]:
         """Return the user at each place."""
+        # Places by ids or rows would shift with one user: lemma-one-row-of-each.
         with self._drawing():
             return self._coins.permutation(n_users)
 
@@ -280,11 +275,7 @@ def charge(
 
 
 class Release(NoiseOwner):
-    """Charge a plan, then release each of its names once.
-
-    If the accountant raises, no noise is drawn and no data are read. Copies, pickles
-    and forked children raise: they would draw the same noise.
-    """
+    """Charge a plan, then release each of its names once; copies and forks raise."""
 
     def __init__(
         self,
@@ -292,7 +283,7 @@ class Release(NoiseOwner):
         accountant: PrivacyAccountant | None = None,
         noise_seed: NoiseSeed = None,
     ) -> None:
-        charge(plan, accountant, noise_seed)
+        charge(plan, accountant, noise_seed)  # before any noise or data
         self.plan = plan
         super().__init__()
         self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}
@@ -314,11 +305,8 @@ class Release(NoiseOwner):
     def __call__(
         self, name: str, value: npt.ArrayLike, *, overwrite: bool = False
     ) -> Array:
-        """Return a planned statistic with its noise; KeyError if it is not pending.
-
-        Of a symmetric matrix only the lower triangle is read. With `overwrite`, the
-        memory of `value` is reused.
-        """
+        """Return a planned statistic with its noise; KeyError if it is not pending."""
+        # Of a symmetric matrix only the lower triangle is read.
         mechanism = self._planned(name)
         statistic = np.array(
             value, dtype=np.float64, order="F", copy=None if overwrite else True
@@ -509,14 +497,7 @@ _CACHED = 1 << 16
 
 
 class StreamRelease(NoiseOwner):
-    """Charge the plan of a whole stream, then release its rows, step by step.
-
-    Noise is generated in blocks counted from the first step, so that it does not depend
-    on how rows are batched. If a copy of the stream is ahead, the ledger refuses this
-    one; a stream without a ledger cannot be copied. `position` is the number of steps
-    so far. With `rate`, as planned, rows are sums over Poisson samples of units, each a
-    function of the step's number and a secret key, also in copies.
-    """
+    """Charge the plan of a whole stream, then release its rows, step by step."""
 
     def __init__(
         self,
@@ -527,6 +508,8 @@ class StreamRelease(NoiseOwner):
         factorization: Any,
         rate: float | None = None,
     ) -> None:
+        # Noise and samples depend on a step's number and the key, not on batches. The
+        # ledger refuses a stream if a copy is ahead; without one, none can be copied.
         (mechanism,) = plan.mechanisms
         self._mechanism = check_shaping(mechanism, factorization)
         planned = getattr(mechanism, "sampling_probability", None)
@@ -535,7 +518,7 @@ class StreamRelease(NoiseOwner):
         charge(plan, accountant, noise_seed)
         super().__init__()
         self.plan = plan
-        self.position = 0
+        self.position = 0  # the number of steps so far
         self._accountant = accountant
         self._id = "" if accountant is None else open_stream(accountant)
         # Steps that were claimed and not yet released; whether noise is being drawn.
@@ -604,11 +587,7 @@ class StreamRelease(NoiseOwner):
             raise RuntimeError(_ENDED)
 
     def claim(self, position: int, steps: int) -> None:
-        """Claim the next steps after `position`, before any of them is computed.
-
-        Rows may follow in several calls. Raises a LedgerError if a copy of this stream
-        is ahead, and a RuntimeError if it has ended or failed.
-        """
+        """Claim the next steps after `position`, before any of them is computed."""
         with self._drawing():
             if self.position + steps > self._last:
                 raise ValueError(f"only {self._last} steps were planned")

@@ -94,11 +94,7 @@ def _joined_outcome(q: float, sigma: float, losses: Array) -> Array:
 
 
 def outcome(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
-    r"""Return the outcomes x with the losses :math:`\ln (dP / dQ)(x)`.
-
-    With :math:`b = q\,e^{-1 / (2 \sigma^2)}` the outcome is :math:`\sigma^2 (e / 2 +
-    \operatorname{arsinh}(\tfrac{1 - q}{b} \sinh(e / 2)))`.
-    """
+    r"""Return the outcomes x with the losses :math:`\ln (dP / dQ)(x)`."""
     half = 0.5 * np.asarray(losses, dtype=np.float64)
     if q == 1.0:
         return sigma * sigma * half
@@ -186,12 +182,8 @@ class LossDistribution:
 def connect_dots(
     points: npt.ArrayLike, excess: npt.ArrayLike, step: float
 ) -> LossDistribution:
-    r"""Connect the dots of a curve, linearly in :math:`e^\epsilon` [DGKKM22]_.
-
-    `points` are increasing losses in steps. `excess` is the curve at each less
-    :math:`(1 - e^\epsilon)_+`, of which small numbers keep their digits; it is constant
-    beyond.
-    """
+    r"""Connect the dots of a curve, linearly in :math:`e^\epsilon` [DGKKM22]_."""
+    # `excess` is the curve less (1 - e^epsilon)_+, of which small numbers keep digits.
     places, excess = np.asarray(points), np.asarray(excess, dtype=np.float64)
     losses, offsets = step * places, places - places[0]
     curve = excess + np.maximum(-np.expm1(losses), 0.0)
@@ -538,10 +530,8 @@ def calibrate_sampled(
     *,
     mu: float = 0.0,
 ) -> float:
-    """Least noise multiplier of steps on Poisson samples, beside Gaussians of `mu`.
-
-    It is a multiple of the largest norm of what one unit adds, also if it is replaced.
-    """
+    """Least noise multiplier of steps on Poisson samples, beside Gaussians of `mu`."""
+    # A multiple of the largest norm of what one unit adds, also if it is replaced.
     replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
     epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
     limit = gaussian_mu(epsilon, delta)  # refuses what is out of range

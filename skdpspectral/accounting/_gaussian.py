@@ -296,10 +296,7 @@ _CHOICE_ROUNDING, _MOST_CHOICE_MU = 2.0**-46, 40.0
 def calibrate_exponential(
     name: str, mu: float, n_options: int, sensitivity: float = 1.0, *, lemma: str = ""
 ) -> ExponentialMechanism:
-    r"""Exponential mechanism that costs at most `mu` (:ref:`lemma-exponential-choice`).
-
-    Its range is :math:`\epsilon = 2 \ln (\Phi(\mu/2) / \Phi(-\mu/2))`.
-    """
+    """Exponential mechanism that costs at most `mu`: lemma exponential-choice."""
     half = 0.5 * (check_real("mu", mu) - _CHOICE_ROUNDING)
     if not 0.0 < half < 0.5 * _MOST_CHOICE_MU:
         raise ValueError(f"mu must be positive and below {_MOST_CHOICE_MU}, got {mu}")

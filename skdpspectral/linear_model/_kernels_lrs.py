@@ -32,20 +32,14 @@ _PART_NUMBERS = 1 << 18
 
 @dataclass(frozen=True)
 class LocalRules:
-    """Limits and penalties of a user's fit, the same for all users.
+    """Limits and penalties of a user's fit, the same for all users."""
 
-    `sparsity`: largest number k of nonzeros of b, at most d. `ridge_shared`,
-    `ridge_sparse`: penalties of |w - prior|^2 and |b|^2. `prior` (rank,): target of
-    shrinking w or, with `fixed`, its value. `free`: whether every user has `sparsity`
-    features, whatever the number of rows.
-    """
-
-    sparsity: int
-    ridge_shared: float
-    ridge_sparse: float
-    prior: np.ndarray
+    sparsity: int  # largest number of nonzeros of b
+    ridge_shared: float  # penalty of |w - prior|^2
+    ridge_sparse: float  # penalty of |b|^2
+    prior: np.ndarray  # (rank,): target of shrinking w or, with `fixed`, its value
     fixed: bool = False
-    free: bool = False
+    free: bool = False  # `sparsity` features, whatever the number of rows
 
     def allowed(self, counts: np.ndarray) -> np.ndarray:
         """Return the nonzeros supported by counts of rows: at most (m - r) / 2."""
@@ -56,18 +50,14 @@ class LocalRules:
 
 
 class LocalFit(NamedTuple):
-    """Parameters of the users of a block: arrays whose first axis is the user.
-
-    `sparse` is b on `support`, of which the leading `n_used` features are used. `loss`
-    is the penalized squared error, and `residual` is y - X (U w + b).
-    """
+    """Parameters of the users of a block: arrays whose first axis is the user."""
 
     weights: np.ndarray
     support: np.ndarray
-    sparse: np.ndarray
-    loss: np.ndarray
-    residual: np.ndarray
-    n_used: np.ndarray
+    sparse: np.ndarray  # b on `support`
+    loss: np.ndarray  # the penalized squared error
+    residual: np.ndarray  # y - X (U w + b)
+    n_used: np.ndarray  # leading features of `support` that are used
 
     def take(self, chosen) -> LocalFit:
         """Return the parameters of some users."""
@@ -195,11 +185,8 @@ def residual_gradients(block: Block, residual: np.ndarray) -> np.ndarray:
 
 
 def gradient_and_squares(block, columns, residual):
-    """Return X'e, and the square of each feature beside columns H of each user.
-
-    The squares are diag(G) - diag(X'H (H'H)^-1 H'X), infinite for features in the span
-    of H.
-    """
+    """Return X'e, and the square of each feature beside columns H of each user."""
+    # diag(G) - diag(X'H (H'H)^-1 H'X), infinite for features in the span of H.
     given = [residual[:, None], per_user.orthonormal(columns)]
     both = per_user.products(per_user.joined(given), block.X)
     rest = block.squares.copy()
@@ -216,12 +203,9 @@ def _beside(scores: np.ndarray, rules: LocalRules) -> np.ndarray:
 
 
 def pursue(block, scores, rules, n_steps, fit, step, rest=None):
-    """Take steps of hard-thresholding pursuit from a least-squares fit.
-
-    The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D the square
-    of each feature beside XU, if that lowers the loss; otherwise the step is halved.
-    `rest` is D, if known. Returns the fit, the next steps and the gradients X'e.
-    """
+    """Take steps of hard-thresholding pursuit; return fit, steps and gradients X'e."""
+    # The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D = `rest`
+    # the square of each feature beside XU.
     if rest is None:
         columns = _beside(scores, rules)
         gradient, rest = gradient_and_squares(block, columns, fit.residual)
@@ -588,11 +572,8 @@ class AlternatingSolver:
         return new, float(np.linalg.norm(new - U @ (U.T @ new)))
 
     def shared_step(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return the change of U towards least squares, given w and the gradient.
-
-        Conjugate gradients from zero are preconditioned by sum w w' (x) the mean Gram,
-        which is exact if weights are independent of features.
-        """
+        """Return the change of U towards least squares, given w and the gradient."""
+        # Preconditioned by sum w w' (x) mean Gram: exact for w independent of features.
         outer = weights.T @ weights
         ridge = _JITTER * max(float(np.trace(outer)), np.finfo(float).tiny)
         inverse = np.linalg.inv(outer + ridge * np.eye(len(outer)))

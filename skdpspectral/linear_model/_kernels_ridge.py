@@ -12,18 +12,13 @@ from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
 
 
 class Moment(NamedTuple):
-    """Released second moments of P regressors and k targets.
+    """Released second moments of P regressors and k targets."""
 
-    `regressors`, (P, P), ends with the constant; `cross` has shape (P, k), and
-    `squares`, of the targets, (k,). `spread` and `cross_spread` are standard deviations
-    of the off-diagonal noise, from `n_samples` rows.
-    """
-
-    regressors: np.ndarray
-    cross: np.ndarray
-    squares: np.ndarray
-    spread: float
-    cross_spread: float
+    regressors: np.ndarray  # (P, P), ends with the constant
+    cross: np.ndarray  # (P, k)
+    squares: np.ndarray  # (k,), of the targets
+    spread: float  # standard deviation of the off-diagonal noise
+    cross_spread: float  # that of `cross`
     n_samples: int
 
 
@@ -90,14 +85,9 @@ def _divided_differences(values, function, slopes) -> np.ndarray:
 def chosen(
     moment: Moment, kinds: np.ndarray, alike: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return coefficients (P, k), and the best floors of eigenvalues (k,).
-
-    Coefficients average a posterior mean, with a prior variance for each of the
-    `kinds`, and the inverse with the floor and factor of the least risk, made
-    pessimistic. If no floor is better than a constant, they are 0 and the floor is
-    infinite. With `alike`, targets are scores of classes, of which only the order
-    matters: all is common, and the best floor is used if none is better than zeros.
-    """
+    """Return coefficients (P, k), and the best floors of eigenvalues (k,)."""
+    # Half a posterior mean and half the inverse of least pessimistic risk, or 0 and an
+    # infinite floor if a constant is better. `alike` targets are scores of classes.
     found, cross = np.zeros(moment.cross.shape), moment.cross[-1]
     with np.errstate(all="ignore"):  # models without features, shrunk to 0
         share = moment.cross_spread / np.abs(cross)
@@ -137,13 +127,8 @@ def chosen(
 
 
 def _posterior_means(moment: Moment, vectors, kept, kinds, alike) -> np.ndarray:
-    """Return posterior means of coefficients (P, k), for normal priors.
-
-    Given beta and the corrected moment A with eigenvalues `kept`, released products
-    with targets are A beta plus their noise, the remaining noise of A times beta, and
-    sampling errors. Each kind of regressors has a prior variance, which maximizes the
-    likelihood. With `alike`, or for much work, it is common to all targets.
-    """
+    """Return posterior means of coefficients (P, k), for normal priors."""
+    # Each kind of regressors has the prior variance of the largest likelihood.
     kept = np.maximum(kept, 0.0)
     left = _NOISE_LEFT * moment.spread**2
     names, kinds = np.unique(kinds, return_inverse=True)
@@ -212,13 +197,9 @@ class Scores(NamedTuple):
 
 
 def inverse_within(moment: Moment, blocks: np.ndarray) -> tuple:
-    """Invert the moment of regressors with a constant, where it exceeds its noise.
-
-    Returns the inverse and orthonormal directions that noise hides, (P, h). Within each
-    block of one-hot columns, effects weighted by released shares of the columns add up
-    to 0; -1 is no block. Columns whose released share may be noise are left out first,
-    as this noise would turn the directions of others.
-    """
+    """Return the inverse moment where it exceeds its noise, and hidden directions."""
+    # Weighted effects of a one-hot block (-1: none) add up to 0. Noise of rare columns
+    # would turn the directions of others.
     released = 0.5 * (moment.regressors[-1] + np.diag(moment.regressors))
     rare = (blocks >= 0) & (released <= edge_of_noise(moment.spread, len(blocks)))
     names = np.unique(blocks[(blocks >= 0) & ~rare])
@@ -245,10 +226,8 @@ def first_estimates(moment: Moment, inverse) -> tuple[np.ndarray, np.ndarray]:
 
 
 def errors_of(moment: Moment, inverse, own: Scores, far: Scores) -> tuple:
-    """Return covariances of errors (k, P, P), and p-values of linearity (k,).
-
-    Under linearity, scores of far rows have the mean 0, but for these errors.
-    """
+    """Return covariances of errors (k, P, P), and p-values of linearity (k,)."""
+    # Under linearity, scores of far rows have the mean 0, but for these errors.
     covariances, p_values = [], []
     values, vectors = np.linalg.eigh(inverse)
     seen = vectors[:, values > 1e-9 * max(float(values[-1]), 1e-300)]
@@ -291,16 +270,11 @@ _MOST_PAIRS = 400
 
 
 class Basis(NamedTuple):
-    """Columns made of standardized features: others, slopes, waves and products.
+    """Columns made of standardized features: others, slopes, waves and products."""
 
-    `expanded`, (n_features,), are the features that are numbers; others stay as they
-    are. `waves` and `pairs` are the numbers of waves in a feature, and in each part of
-    a product. Without waves all features stay as they are.
-    """
-
-    expanded: np.ndarray
-    waves: int
-    pairs: int
+    expanded: np.ndarray  # (n_features,): numbers; others stay as they are
+    waves: int  # in a feature; without any, all features stay as they are
+    pairs: int  # waves in each part of a product
 
     @property
     def name(self) -> str:

@@ -199,18 +199,15 @@ class UserIntercept(BaseEstimator):
 
 @dataclass(frozen=True)
 class SharedModel:
-    """Shared directions U, (n_features, rank), of features divided by `scale`.
-
-    `weights` and `intercept` are of users without a model, `users` of all if exact.
-    """
+    """Shared directions U, (n_features, rank), of features divided by `scale`."""
 
     U: np.ndarray
     scale: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray  # of users without a model, as the intercept
     intercept: float = 0.0
     n_iter: int = 1
     converged: bool = True
-    users: _kernels_lrs.AlternatingSolver | None = None
+    users: _kernels_lrs.AlternatingSolver | None = None  # all, if exact
 
     @property
     def components(self) -> np.ndarray:
@@ -273,19 +270,15 @@ class ExactDirections(Statistic):
 
 @dataclass(frozen=True)
 class SharedDirections(Statistic):
-    """Directions U from releases of equal cost, and the clip norms that these need.
-
-    `n_releases` counts the releases of U: the start, with `release_start`, and rounds;
-    0 for a U that is given and kept. `clip_norms` are public units of a user's
-    curvature and gradient; None for a private median over the users.
-    """
+    """Directions U from releases of equal cost, and the clip norms that these need."""
 
     rules: _kernels_lrs.LocalRules
     n_features: int
     neighbors: Neighbors
     n_jobs: int | None
-    n_releases: int
+    n_releases: int  # of U, also of the start; 0 for a U that is given and kept
     release_start: bool = False
+    # Public units of a user's curvature and gradient; None for a private median.
     clip_norms: tuple[float | None, float | None] = (None, None)
 
     # -- the plan ------------------------------------------------------------------
@@ -348,12 +341,9 @@ class SharedDirections(Statistic):
     # -- the releases --------------------------------------------------------------
 
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
-        """Release what is planned, and return the model that it leaves.
-
-        Every user contributes to a release from their own rows and earlier releases
-        alone; nothing else that is computed here depends on more than one user. `start`
-        is public, and None where it is released.
-        """
+        """Release what is planned, and return the model that it leaves."""
+        # A contribution depends on its user's rows and earlier releases alone; nothing
+        # else here depends on more than one user. `start` is public, or None.
         start = start if self.rank else np.zeros((self.n_features, 0))
         U, first = start, 1
         if self.release_start:
@@ -472,10 +462,7 @@ class PersonalModels(UserModels):
         return replace(self, **{n: np.concatenate([a, b]) for (n, a), b in arrays})
 
     def predict(self, features, codes: np.ndarray, components: np.ndarray):
-        """Predict rows of several users, with bits independent of other rows.
-
-        ``features(rows)`` returns the features of a slice of rows, of users `codes`.
-        """
+        """Predict rows of users `codes`, with bits independent of other rows."""
         predicted = np.empty(len(codes))
         size = max(1, _PART_NUMBERS // max(components.shape[1], 1))
         # A warning would tell of the values of some user.

@@ -80,12 +80,9 @@ class Units(NamedTuple):
 
 
 class StandardRows(NamedTuple):
-    """A map to standardized regressors, of which the last is a constant, and targets.
+    """A map to standardized regressors, the last of them a constant, and targets."""
 
-    `limits`, `center` and `scale` are of the chosen `columns`; targets are last.
-    """
-
-    columns: np.ndarray
+    columns: np.ndarray  # the chosen ones, targets last
     n_targets: int
     limits: Any
     center: np.ndarray
@@ -149,17 +146,14 @@ _FAR_ROWS = 0.7
 
 
 def residual_rows(block, standard, radius, coefficients, reach, far) -> tuple:
-    """Return rows in the unit ball, and residuals cut at `reach`, in units of it.
-
-    With `far`, rows are multiplied by the share that they lose of their squared weight
-    if the radius is smaller, in units of the largest one.
-    """
+    """Return rows in the unit ball, and residuals cut at `reach`, in units of it."""
     rows, targets = weighted_rows(block, standard, radius)
     with np.errstate(all="ignore"):
         found = targets - (rows * radius) @ coefficients
         found = np.nan_to_num(np.clip(found / reach, -1.0, 1.0))
         if far:
             lengths = np.sqrt(np.vecdot(rows, rows))
+            # The share of its squared weight that a row loses with a smaller radius.
             lost = 1.0 - np.minimum(1.0, _FAR_ROWS / lengths) ** 2
             rows *= np.minimum(lost / (1.0 - _FAR_ROWS**2), 1.0)[:, None]
     return rows, found
@@ -350,10 +344,9 @@ def _sums_of_scores(blocks, order: int, n_targets: int) -> np.ndarray:
 # looked for in public bounds: by the errors on two tables and made data.
 _HOPELESS = 0.08
 
-# Shares of mu**2 of private scales: such that columns which differ in `_VISIBLE` of all
-# pairs are seen, within limits. Features come first; for targets the least is enough
-# beside scales of features. With that alone, R2 is 0 in some fits of five tables of a
-# few thousand rows.
+# Shares of mu**2 of private scales: columns that differ in `_VISIBLE` of all pairs are
+# seen, within limits. The least is enough for targets beside features; with it alone,
+# R2 is 0 in some fits of five tables of a few thousand rows.
 _SCALE_SHARES = {"X": (0.25, 0.55), "y": (0.06, 0.4)}
 
 _VISIBLE, _PER_NOISE = 0.1, 20.0
@@ -363,8 +356,7 @@ _VISIBLE, _PER_NOISE = 0.1, 20.0
 _SQUARE_SHARE, _CENTER_SHARE = 0.05, 0.08
 
 # With public bounds, share of the pairs that a column must differ in beyond which
-# scales are not private ones but a quarter of the bounds' extent.
-# Targets are what a fit is for.
+# scales are a quarter of the bounds' extent. Targets are what a fit is for.
 _BLIND = {"X": 0.25, "y": 0.15}
 
 # Limits of counts, over those of DPStandardScaler, where a false alarm is one in fifty
@@ -392,36 +384,25 @@ _RESIDUALS, _SCORE_NOISE = (4.0, 8.0), 0.5
 
 
 class Fitted(NamedTuple):
-    """The moment of the seen columns, with the units and limits of all columns.
+    """The moment of the seen columns, with the units and limits of all columns."""
 
-    Columns are regressors, targets and a constant. `spread` is the deviation of the
-    off-diagonal noise, and `cross_spread` that of products with targets. `weighted` is
-    what intervals are made of, for rows that are weighted beyond a `radius`.
-    """
-
-    matrix: np.ndarray
-    spread: float
-    cross_spread: float
+    matrix: np.ndarray  # of regressors, targets and a constant
+    spread: float  # deviation of the off-diagonal noise
+    cross_spread: float  # that of products with targets
     units: Units
     limits: tuple[np.ndarray, np.ndarray]
-    weighted: tuple | None = None
-    radius: float = math.inf
+    weighted: tuple | None = None  # what intervals are made of
+    radius: float = math.inf  # beyond it, rows are weighted
 
 
 class RegressionMoments(Combination):
-    """Private scales of columns, unless public, followed by the joint moment.
-
-    `shape` has the numbers of rows, features and targets, and `boxes` public boxes of
-    features and of targets, or None. `target_units` are public centers and scales of
-    targets, or None. `square` is the mean squared length of features that are
-    standardized already, or None. With `intervals`, rows are weighted by features
-    alone, and scores are released besides; `blocks` is the block of one-hot columns
-    that each feature is in, -1 for none. `basis` is the name of a basis.
-    """
+    """Private scales of columns, unless public, followed by the joint moment."""
 
     def __init__(
         self, shape, mu, boxes, target_units, square, *, intervals, blocks, basis
     ) -> None:
+        # `boxes` and `target_units` are public, or None; `square` is the mean squared
+        # length of features that are standardized already; `blocks` is -1 for none.
         n_samples, n_features, n_targets = shape
         self.n_samples, self._mu, self.square = n_samples, mu, square
         self.widths = {"X": n_features, "y": n_targets}
@@ -673,11 +654,7 @@ class RegressionMoments(Combination):
         return growth * math.sqrt(max(usual, 1e-300)), math.inf, weight
 
     def _weighted(self, release, rows, found: Fitted, standard, radius) -> Any:
-        """Release scores of all rows and of far ones, and estimate coefficients.
-
-        Returns estimates (k, P), covariances of their errors (k, P, P), p-values of
-        linearity (k,), hidden directions (P, h), and shares of mean squares kept (P,).
-        """
+        """Release scores of all rows and of far ones, and estimate coefficients."""
         inputs, targets = standard.inputs, standard.columns - self.widths["X"]
         noise = found.spread, found.cross_spread, self.n_samples
         moment = kernels.moment_of(found.matrix, len(inputs), *noise)
@@ -714,8 +691,7 @@ _FAR = 5.0
 _MOST_HIDDEN = 0.02
 
 # Share of a feature's mean square that weighted rows must keep, how many deviations of
-# the moment's noise it may fall short, as scales have noise as well; and p-value of
-# linearity, for coefficients of the population.
+# the moment's noise it may fall short, and least p-value of linearity.
 _LEAST_KEPT, _KEPT_NOISE, _LEAST_P_VALUE = 0.95, 8.0, 0.05
 
 # Attributes without an axis of targets if y has one dimension, and of intervals.

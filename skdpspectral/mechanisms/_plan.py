@@ -88,22 +88,18 @@ def check_count(name: str, value: object) -> int:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A planned release: its name, shape and cost, and the lemmas of both.
-
-    `lemma` is of its sensitivity, `cost_lemma` of the cost of its kind, and `note` what
-    a report says beside the numbers. `mu` is infinite if it does not describe the cost.
-    """
+    """A planned release: its name, shape and cost, and the lemmas of both."""
 
     kind: ClassVar[str]
-    cost_lemma: ClassVar[str] = ""
-    note: ClassVar[str] = ""
+    cost_lemma: ClassVar[str] = ""  # of the cost; `lemma` is of the sensitivity
+    note: ClassVar[str] = ""  # what a report says beside the numbers
     kinds: ClassVar[dict[str, Any]] = {}  # all classes, by their kind
     is_curve: ClassVar[bool] = False  # its own cost, which has no finite `mu`
 
     name: str
     lemma: str = field(default="", compare=False, repr=False, kw_only=True)
     shape = cast("tuple[int, ...]", ())
-    mu = math.inf
+    mu = math.inf  # where it does not describe the cost
 
     def __init_subclass__(cls) -> None:
         if "kind" in vars(cls):
@@ -248,9 +244,8 @@ MAX_INTEGER_BITS = 51
 # The grid may add this share of the sensitivity before a finer one is taken.
 GRID_SHARE = 2.0**-8
 
-# Rounding errors of shaped noise, in Z, stay far below a step of the grid: times the
-# unit roundoff 2**-53 and some 2**8 for 12 standard deviations and the terms of sums,
-# at most 2**-6 of a step.
+# Rounding errors of shaped noise, in Z, are at most 2**-6 of a step of the grid: times
+# 2**-53, and some 2**8 for 12 standard deviations and the terms of sums.
 AMPLIFIED_BITS = 39
 
 
@@ -261,26 +256,17 @@ def _floor_power_of_two(x: float) -> float:
 
 @dataclass(frozen=True)
 class Gaussian(Mechanism):
-    """A Gaussian mechanism whose output is on a grid with power-of-two spacing.
-
-    `sensitivity` is that of the exact statistic in l2-norm, `summation_error` bounds
-    the norm of (computed - exact), and `magnitude` any computed entry. Of a `symmetric`
-    matrix the lower triangle is released, off-diagonal entries times ``sqrt(2)``, an
-    isometry: `sensitivity` is in Frobenius norm, and `noise_std` of the diagonal.
-
-    **Formal guarantee.** `mu`-Gaussian differential privacy (Dong, Roth and Su 2022,
-    theorem 2.7). `charged_sensitivity` has summation errors and rounding to the `grid`.
-    """
+    """A `mu`-GDP release on a power-of-two grid (Dong et al. 2022, theorem 2.7)."""
 
     kind: ClassVar[str] = "gaussian"
     cost_lemma: ClassVar[str] = "privacy-curve charge"
 
-    sensitivity: float
-    noise_std: float
+    sensitivity: float  # of the exact statistic in l2-norm, or in Frobenius norm
+    noise_std: float  # that of the diagonal, if symmetric
     shape: tuple[int, ...]
-    symmetric: bool = False
-    summation_error: float = 0.0
-    magnitude: float = 1.0
+    symmetric: bool = False  # the lower triangle, off-diagonal entries times sqrt(2)
+    summation_error: float = 0.0  # bound on the norm of (computed - exact)
+    magnitude: float = 1.0  # bound on any computed entry
     # What follows from these, worked out once: every release asks for it.
     grid: float = field(init=False, repr=False, compare=False)
     charged_sensitivity: float = field(init=False, repr=False, compare=False)
@@ -342,26 +328,17 @@ class Gaussian(Mechanism):
 
 @dataclass(frozen=True)
 class CorrelatedGaussian(Gaussian):
-    r"""A Gaussian mechanism on the rows of a stream, released step by step.
+    r"""Rows of a stream with noise :math:`(C^{-1} Z)_t`, C public, lower triangular."""
 
-    At step t the row of shape (k,) leaves with noise :math:`(C^{-1} Z)_t`, where C is a
-    public lower-triangular matrix, named by `factorization`, and Z has independent
-    normal entries of standard deviation `noise_std`. `sensitivity` is that of one row,
-    and `column_norm` bounds the columns of C for `max_steps` steps (None: any number);
-    where a unit has k rows and C is the identity, it is :math:`\sqrt k`. Rounding
-    errors are `amplification` times larger in Z, and stay far below steps of the grid.
-
-    **Formal guarantee.** All steps together are `mu`-Gaussian differentially private,
-    also for rows that earlier releases chose (Denisov et al. 2022, theorem 2.1).
-    """
-
+    # All steps together are `mu`-GDP for rows of this `sensitivity`, also if earlier
+    # releases chose them (Denisov et al. 2022, theorem 2.1).
     kind: ClassVar[str] = "correlated-gaussian"
     cost_lemma: ClassVar[str] = "stream charge"
 
-    column_norm: float = 1.0
+    column_norm: float = 1.0  # bound for C; sqrt(k) for k rows of a unit and C = I
     factorization: str = "trivial"
-    max_steps: int | None = None
-    amplification: float = 0.0
+    max_steps: int | None = None  # None: any number
+    amplification: float = 0.0  # how many times rounding errors are larger in Z
 
     def _check(self) -> None:
         super()._check()
@@ -399,15 +376,10 @@ class Exact(Mechanism):
 
 @dataclass(frozen=True)
 class SampledGaussian(CorrelatedGaussian):
-    """Rows that are sums over Poisson samples of the units, each with fresh noise.
+    """Rows that are sums over Poisson samples of the units, each with fresh noise."""
 
-    The `sensitivity` is the largest norm of what one unit adds to the row of a step
-    that it is sampled in, with the probability `sampling_probability` in (0, 1].
-
-    **Formal guarantee.** That of the :class:`SubsampledGaussian` which :meth:`curve`
-    gives, also for rows that earlier releases chose; samples are secret.
-    """
-
+    # `sensitivity` is the largest norm of what one unit adds to a row. The guarantee
+    # holds also for rows that earlier releases chose; samples are secret.
     kind: ClassVar[str] = "sampled-gaussian"
     cost_lemma: ClassVar[str] = "sampled-replacement dominating"
 
@@ -449,15 +421,10 @@ class SampledGaussian(CorrelatedGaussian):
 
 @dataclass(frozen=True)
 class ThresholdedGaussian(Gaussian):
-    """Counts of the values that occur, with noise; those above a threshold are named.
+    """Noisy counts of the values that occur; those above a threshold are named."""
 
-    `shape` is (n_columns, 2), the counts that one row can move: one down and one up in
-    each column. A value that does not occur has no count.
-
-    **Formal guarantee.** `mu`-Gaussian differential privacy, but for naming a value of
-    a single row, whose probability a plan must include (:ref:`lemma-thresholding`).
-    """
-
+    # `mu`-GDP but for naming a value of a single row, whose probability a plan must
+    # include. One row moves two counts of each column.
     kind: ClassVar[str] = "thresholded-gaussian"
     cost_lemma: ClassVar[str] = "thresholding charge"
     note: ClassVar[str] = (
@@ -476,14 +443,7 @@ class ThresholdedGaussian(Gaussian):
 
 @dataclass(frozen=True)
 class ExponentialMechanism(Mechanism):
-    r"""A choice among public options by sums of votes, each with Gumbel noise.
-
-    `epsilon` is the range of the loss; `sensitivity` is how far one unit moves one sum.
-
-    **Formal guarantee.** It is `mu`-Gaussian differentially private, with :math:`\mu =
-    2 \Phi^{-1}(1 / (1 + e^{-\epsilon / 2}))` for any options
-    (:ref:`lemma-exponential-choice`).
-    """
+    """A choice among public options by sums of votes, each with Gumbel noise."""
 
     kind: ClassVar[str] = "exponential"
     cost_lemma: ClassVar[str] = "exponential-choice"
@@ -492,9 +452,9 @@ class ExponentialMechanism(Mechanism):
         "{0.epsilon:.6g}"
     )
 
-    epsilon: float
+    epsilon: float  # range of the loss
     n_options: int
-    sensitivity: float = 1.0
+    sensitivity: float = 1.0  # how far one unit moves one sum
     mu: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -516,10 +476,8 @@ MOST_SHARES = 1024
 
 
 def log_share_distance(n_shares: int, steps: float) -> float:
-    """Bound, as a logarithm, the distance of sums of rounded shares from one Gaussian.
-
-    A total variation (:ref:`lemma-noise-shares`); `steps` is the deviation on the grid.
-    """
+    """Bound the log of the distance of a sum of rounded shares from one Gaussian."""
+    # A total variation (lemma noise-shares); `steps` is the deviation on the grid.
     m, square = n_shares, steps * steps
     exponent = -0.5 * math.pi**2 * square
     # Terms of a theta series beyond the first, which is the largest.
@@ -532,16 +490,10 @@ def log_share_distance(n_shares: int, steps: float) -> float:
 
 @dataclass(frozen=True)
 class SharedGaussian(Gaussian):
-    r"""A Gaussian mechanism on sums, whose noise is added by parties, a share each.
+    """A Gaussian mechanism on sums, whose noise is added by parties, a share each."""
 
-    Every party rounds its own part of the sum, a vector, to the grid, and adds a
-    rounded Gaussian of variance ``noise_std**2 / n_shares``; more shares may be added.
-
-    **Formal guarantee.** A unit is in the part of one party. To who knows all but `h`
-    of n shares, among them that of the unit's party, it is :math:`\mu
-    \sqrt{n/h}`-Gaussian differentially private (:ref:`lemma-noise-shares`).
-    """
-
+    # A unit is in the part of one party, which rounds it to the grid. To who knows all
+    # but h of n shares, among them that party's, it is mu sqrt(n / h)-GDP.
     kind: ClassVar[str] = "shared-gaussian"
     cost_lemma: ClassVar[str] = "noise-shares charge"
     note: ClassVar[str] = (
@@ -658,14 +610,11 @@ def has_budget(plan: PrivacyPlan) -> bool:
 
 @dataclass(frozen=True)
 class Alternatives(Mechanism):
-    """Sets of releases of which a fit makes one; the names of all of them differ.
-
-    **Formal guarantee.** If the branch is chosen by public numbers and earlier releases
-    alone, the whole is :attr:`mu`-Gaussian differentially private.
-    """
+    """Sets of releases of which a fit makes one; the names of all of them differ."""
 
     kind: ClassVar[str] = "alternatives"
 
+    # The branch is chosen by public numbers and earlier releases alone.
     branches: tuple[tuple[Mechanism, ...], ...]
 
     def __post_init__(self) -> None:
@@ -992,12 +941,9 @@ def _mechanism_of(values: dict[str, Any]) -> Mechanism:
 
 @dataclass(frozen=True)
 class ParallelPlan(PrivacyPlan):
-    """Plans of disjoint `blocks` of rows, by name, and their common guarantee.
+    """Plans of disjoint `blocks` of rows, by name, with the cost of the dearest."""
 
-    Each row lies in one block, whose releases are all that depends on it. This plan has
-    the budget and mechanisms of the dearest block, which hold for every row.
-    """
-
+    # Each row lies in one block, whose releases are all that depends on it.
     blocks: tuple[tuple[str, PrivacyPlan], ...] = ()
 
     def __post_init__(self) -> None:

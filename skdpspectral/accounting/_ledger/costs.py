@@ -139,10 +139,7 @@ def separate_ledger(plan: PrivacyPlan) -> str:
 
 
 def restated(curve: Curve, factor: float) -> Curve:
-    r"""Return the guarantee for a chain of k = 1, 2 or 4 changes; samples help one.
-
-    A pair becomes :math:`(k \epsilon, \sum_{i < k} e^{i \epsilon} \delta)`.
-    """
+    """Return the guarantee for a chain of k = 1, 2 or 4 changes; samples help one."""
     if factor == 1.0:
         return curve
     if isinstance(curve, ApproximateDP):
@@ -233,12 +230,10 @@ class Budget:
         return gaussian_epsilon(spare, self.delta)
 
     def share_of(self, cost: Total, room: Share, n: int = 1) -> Share:
-        """Return the part of `room` that `n` successive fits take.
-
-        Where d can be chosen, k equal fits that use everything use D / k each.
-        """
+        """Return the part of `room` that `n` successive fits take."""
         own, pairs = Fraction(cost.failure), pairs_of(cost.curves)
         if pairs is None:
+            # Where d can be chosen, k equal fits that use everything use D / k each.
             left = as_float(room.mu2), as_float(room.failure - own)
             m, d = _balanced(cost, *left)
             return Share(n * exact(m) ** 2, n * (own + Fraction(d)))
@@ -454,20 +449,16 @@ def numbers_of(text: str) -> list[Any]:
 
 @dataclass
 class Sums:
-    """What the entries of a ledger add up to, exactly.
+    """What the entries of a ledger add up to, exactly."""
 
-    `mu2` and `failure` are of Gaussian mechanisms and models, `box` is the use of the
-    budget, `curves` counts other mechanisms by their texts; `digest` is the last one.
-    """
-
-    mu2: Exact = Fraction(0)
+    mu2: Exact = Fraction(0)  # of Gaussian mechanisms and models
     failure: Exact = Fraction(0)
-    box: Share = field(default_factory=Share)
-    curves: Counter[str] = field(default_factory=Counter)
+    box: Share = field(default_factory=Share)  # use of the budget
+    curves: Counter[str] = field(default_factory=Counter)  # other mechanisms, by texts
     least_delta: float | None = None
     seeded: bool = False
     number: int = 0
-    digest: str = ""
+    digest: str = ""  # of the last entry
 
     @classmethod
     def from_json(cls, text: str) -> Sums:

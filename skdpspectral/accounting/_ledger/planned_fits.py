@@ -137,17 +137,13 @@ def reads_clients(estimator: Any) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """The form of the rows that a step is fitted on: zeros stand for what a step makes.
-
-    Without `width_known`, an earlier fit decides on their columns, and without `own`
-    dtypes are not the user's. `form_after` returns what a step makes of X, or None.
-    """
+    """The form of the rows that a step is fitted on; what a step makes is zeros."""
 
     X: Any
     made_by: str = ""
-    width_known: bool = True
-    own: bool = True
-    form_after: Callable[[str, Any, Any], Any] | None = None
+    width_known: bool = True  # otherwise an earlier fit decides on the columns
+    own: bool = True  # dtypes are the user's
+    form_after: Callable[[str, Any, Any], Any] | None = None  # what a step makes of X
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -452,19 +448,14 @@ class FormChecked(BaseException):
 
 @dataclass(eq=False, repr=False)
 class StepShare:
-    """One step's part of the charge of a pipeline, for one fit of the step.
-
-    The step plans with `epsilon`, infinite without privacy, and `delta`, or with a
-    `noise_multiplier`. `charged` is the plan of its part. `n_samples` is None where the
-    number of rows is secret. Copies of a step share it: one of them can be fitted.
-    """
+    """One step's part of a pipeline's charge, for one fit of the step or of a copy."""
 
     path: str
-    epsilon: float
+    epsilon: float  # infinite without privacy
     delta: float
     noise_multiplier: float | None = None
-    charged: PrivacyPlan | None = None
-    n_samples: int | None = None
+    charged: PrivacyPlan | None = None  # the plan of this part
+    n_samples: int | None = None  # None where the number of rows is secret
     users: Any = None
 
     def __post_init__(self) -> None:

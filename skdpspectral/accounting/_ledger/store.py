@@ -200,10 +200,8 @@ def check_version(path: str, version: Any) -> None:
 def transaction(
     path: str, ledger_id: str | None = None, *, keep: bool = True, damaged: bool = False
 ) -> Iterator[Transaction]:
-    """Lock a ledger; commit at the end, or roll back without `keep` and on errors.
-
-    It is refused if its end is not as it was left, unless it may be `damaged`.
-    """
+    """Lock a ledger; commit at the end, or roll back without `keep` and on errors."""
+    # Refused if its end is not as it was left, unless it may be `damaged`.
     with _locked(path, keep) as database:
         locked = Transaction(path, database, ledger_id, damaged)
         yield locked
