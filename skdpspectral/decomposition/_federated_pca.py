@@ -409,11 +409,6 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
         Number of components r, at most ``n_features`` and the rows of any client.
     {epsilon_of_clients}
     {delta_of_clients}
-    aggregation : {"projector", "matrix"}, default="projector"
-        Content of the clients' messages. "projector": their components, p r numbers.
-        "matrix": the full noisy second moment, or the noisy projector of a model, p (p
-        + 1) / 2 numbers. "matrix" is better if there are many clients, each with too
-        few rows or too much noise to estimate the components.
     {min_clients}
     {weights}
     {client_feature}
@@ -429,6 +424,11 @@ class FederatedDPPCA(ComponentsMixin, FederatedEstimator):
     {accountant}
         Each fit adds one entry per client.
     {noise_seed}
+    aggregation : {"projector", "matrix"}, default="projector"
+        Content of the clients' messages. "projector": their components, p r numbers.
+        "matrix": the full noisy second moment, or the noisy projector of a model, p (p
+        + 1) / 2 numbers. "matrix" is better if there are many clients, each with too
+        few rows or too much noise to estimate the components.
     mechanism : "gaussian" or SpikedModel, default="gaussian"
         How each client releases its components. "gaussian" adds noise to the second
         moment. :class:`~skdpspectral.decomposition.SpikedModel` is only private under a
