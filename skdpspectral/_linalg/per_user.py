@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -247,14 +247,17 @@ class Block:
     y: np.ndarray
     counts: np.ndarray
     users: np.ndarray
+    _squares: list = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
         return len(self.users)
 
-    @functools.cached_property
+    @property  # a cached one has a lock, which a forked process might inherit held
     def squares(self) -> np.ndarray:
         """Sums of squares of each user's features, (n_users, n_features)."""
-        return totals(np.square(self.X))
+        if not self._squares:
+            self._squares.append(totals(np.square(self.X)))
+        return self._squares[0]
 
     def take(self, chosen) -> Block:
         others = (part[chosen] for part in (self.y, self.counts, self.users))

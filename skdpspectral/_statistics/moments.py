@@ -171,7 +171,6 @@ def count_squares(blocks, typical: float) -> np.ndarray:
     return counts
 
 
-@lru_cache(maxsize=256)
 def plan_votes(name: str, mu: float, sample: Sample, paired: bool) -> Any:
     """Plan the release of mean votes; in pairs, a row is in two of them."""
     moved = sensitivity.mean_sensitivity(math.sqrt(0.5), sample.n_rows)
@@ -230,7 +229,6 @@ def terms_about(rows: Rows, X: Any, origin: Origin):
     return rows.about(X, origin.center), float(rows.n)
 
 
-@lru_cache(maxsize=256)
 def plan_second_moment(
     name: str,
     n_samples: int,

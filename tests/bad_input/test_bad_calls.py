@@ -284,9 +284,6 @@ FITS += [
 ]
 FITS += [
     cities("delta|categories", delta=2e-15),
-    cities("user_feature", user_feature="id"),
-    cities("user_feature|city", categories={"city": []}, user_feature="city"),
-    table("user_feature|position", user_feature="a"),
     table("n_samples", X=CITIES[:1]),
     table("more|X", X=CITIES.assign(more=1j)),
     table("more|period", X=CITIES.assign(more=pd.Period("2020-01"))),

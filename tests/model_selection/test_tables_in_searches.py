@@ -368,9 +368,9 @@ REFUSED = {
         "town",
     ),
     "a candidate's column": (
-        {"space": {"dptablevectorizer__user_feature": [None, "letter"]}},
+        {"space": {"dptablevectorizer__categories": [None, {"nowhere": ["a"]}]}},
         X,
-        "param_grid.*letter",
+        "param_grid.*nowhere",
     ),
     "a dtype without numbers": ({}, X.assign(when=X["when"].dt.to_period("M")), "when"),
     "users behind a table of rows": (
