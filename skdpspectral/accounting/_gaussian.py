@@ -280,11 +280,6 @@ def calibrate_alike(
     **more: Any,
 ) -> tuple[Mechanism, ...]:
     """Mechanisms of equal releases at a total cost of `mu`; exact if it is infinite."""
-    return _alike(tuple(names), sensitivity, mu, shape, **more)
-
-
-@lru_cache(maxsize=1024)
-def _alike(names, sensitivity, mu, shape, **more: Any) -> tuple[Mechanism, ...]:
     if not math.isfinite(mu):
         symmetric = more.get("symmetric", False)
         return tuple(Exact(name, shape, symmetric=symmetric) for name in names)
