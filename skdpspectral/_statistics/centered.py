@@ -43,10 +43,10 @@ _LEAST, _VOTES, _MOST, _ANYWAY = 0.005, 0.02, 0.1, 0.3
 # Deviations of the lengths' noise that a share of all has, and that is seen; rows of a
 # sample, at least; and the noise of votes that their number gives.
 _SURE, _VISIBLE, _ROWS, _VOTE_NOISE = 32.0, 6.0, 1 << 14, 0.0015
-# What a step leaves of a distance, by its clip and by its noise; the weight, beside
-# squared noise, of the center's error along one direction, and of a pass over all rows;
-# and the part of the result that decides nothing.
-_LEFT, _WEIGHT, _ALIKE = 0.2, 0.05, 0.02
+# What a step leaves of a distance, by its clip and by its noise; the weight of a pass
+# over all rows beside squared noise; and the part of a result that decides nothing,
+# which is also the weight of a center's error along one direction.
+_LEFT, _PASS, _SMALL = 0.2, 0.1, 0.05
 # Least share of rows that are near a center, and whose distances are alike.
 _NEAR = 0.2
 _LARGEST_MU = 1e6  # of a schedule: without noise, too
@@ -173,12 +173,12 @@ def plan_courses(order: PairOrder, mu: float, lengths: float, votes: float):
             courses.append(Course.of(order, mu, share, n_steps, left))
             error = courses[-1].radii(_RATIOS, p)[1] ** 2
             error = error + _LEFT ** (2 * n_steps) * (_RATIOS**2 - 1.0)
-            score = left**2 / 4.0 + error**2 * (1.0 / p + _WEIGHT)
+            score = left**2 / 4.0 + error**2 * (1.0 / p + _SMALL)
             n_rows = sum(sample.n_rows for sample in courses[-1].samples)
-            score *= 1.0 + _WEIGHT * n_rows / order.n_samples
+            score *= 1.0 + _PASS * n_rows / order.n_samples
             scores.append(np.where(error <= left, score, np.inf))
     table, chosen = np.array(scores), list[int]()
-    nearly = table <= (1.0 + _ALIKE) * table.min(axis=0)
+    nearly = table <= (1.0 + _SMALL) * table.min(axis=0)
     while len(chosen) < len(_RATIOS):
         rest = nearly[:, len(chosen) :]
         ends = np.where(rest.all(axis=1), rest.shape[1], rest.argmin(axis=1))
