@@ -78,10 +78,10 @@ def test_noise_that_is_off_or_seeded_is_the_first_line():
 
 def test_choices_are_conditions():
     plan = DPPCA(2).privacy_plan(2000, 10)
-    assert str(plan).splitlines()[1].startswith("Up to 252 releases")
+    assert str(plan).splitlines()[1].startswith("Up to 145 releases")
     lines = plan.details().splitlines()
-    assert sum("center: choice 1 of 18" in line for line in lines) > 1
-    assert sum("center: choice 18 of 18; symmetric" in line for line in lines) == 1
+    assert sum("center: choice 1 of 15" in line for line in lines) > 1
+    assert sum("center: choice 15 of 15; symmetric" in line for line in lines) == 1
 
 
 TAGS = {"div", "strong", "br", "details", "summary", "ul", "li", "p"}
