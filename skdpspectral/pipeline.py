@@ -468,8 +468,8 @@ def _shares(given: Any, steps: dict[str, Any]) -> dict[str, float]:
                 f"{', '.join(map(repr, steps))}, got {', '.join(map(repr, given))}"
             )
         weights = {path: check_real(f"shares[{path!r}]", given[path]) for path in steps}
-        if not all(0.0 < weight < math.inf for weight in weights.values()):
-            raise ValueError(f"shares must be positive and finite, got {given}")
+        if not all(1e-9 <= weight <= 1e9 for weight in weights.values()):
+            raise ValueError(f"shares must be within 1e-9 and 1e9, got {given}")
     total = math.fsum(weights.values())
     return {path: weight / total for path, weight in weights.items()}
 

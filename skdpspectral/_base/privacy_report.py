@@ -192,7 +192,9 @@ def _reason_of_leak(estimator) -> str | None:
     if kind is FunctionTransformer:
         # The results of others may depend on the dtype of a column, and that of
         # integers on whether a value of any row is missing.
-        known = estimator.func in (None, np.nan_to_num) and not estimator.kw_args
+        function = estimator.func
+        known = function is None or function is np.nan_to_num
+        known = known and not estimator.kw_args
         own = estimator.inverse_func, estimator.feature_names_out
         if known and own[0] is None and not callable(own[1]):
             return None

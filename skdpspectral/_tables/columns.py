@@ -335,11 +335,13 @@ class PartError(ValueError):
     """A part differs from what its collection declares; quotes no value."""
 
 
-def read_quietly(read, said="a column could not be read as an array", types=()):
+def read_quietly(
+    read, said="a column could not be read as an array", types=(), passed=(Warning,)
+):
     """Call foreign code; of its errors only the type is told, and kept for `types`."""
     try:
         return read()
-    except (MemoryError, Warning, PartError):
+    except (MemoryError, PartError, *passed):
         raise
     except Exception as error:
         kind = TypeError if isinstance(error, types) else ValueError

@@ -408,6 +408,7 @@ class DPPCA(TableComponents):
         rank, n, p = self.n_components, self.n_samples_, len(matrix)
         if rank == "auto":
             rank = min(eigen.select_rank(matrix, spread, n), MOST_COMPONENTS, n, p)
+        rank = int(rank)  # of any numpy type
         values, vectors = eigen.top_eigh(matrix, rank, spread)
         total = float(np.trace(matrix))
         above = eigen.count_above_noise(values, total, p, spread, n)
@@ -423,7 +424,7 @@ class DPPCA(TableComponents):
         total = max(total, float(values.sum()), np.finfo(float).tiny)
         self.components_, self.explained_variance_ = vectors, values
         self.explained_variance_ratio_ = values / total
-        self.n_components_, self.components_above_noise_ = int(rank), above
+        self.n_components_, self.components_above_noise_ = rank, above
 
     def _warn_of_noise(self) -> tuple[str, ...]:
         """Warn where noise may have made released eigenvalues, and remark on it."""

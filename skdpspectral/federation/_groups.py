@@ -417,6 +417,10 @@ class GroupRounds(Session):
     ):
         if not isinstance(task, GroupTask):
             raise TypeError("task must be a GroupTask")
+        if isinstance(clients, Mapping):
+            raise TypeError(
+                "clients must be a list of names: all have the budget of the task"
+            )
         if len(clients) > MOST_SHARES:
             raise ValueError(f"at most {MOST_SHARES} clients are supported")
         if task.masked is not None and sorted(clients) != list(task.masked):

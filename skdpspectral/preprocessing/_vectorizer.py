@@ -244,7 +244,7 @@ def may_occur(text: str, dtype) -> bool:
 
 
 def text_of(value) -> str | type[_NoText] | None:
-    """Return the text of a value, None for a missing one; runs no code of users."""
+    """Return the text of a value, None for a missing one."""
     kind = type(value)
     try:
         if issubclass(kind, str):

@@ -275,6 +275,11 @@ def test_what_is_trusted_is_said():
         assert "rows at k nodes" in plan.details()
 
 
+def test_budgets_of_single_nodes_are_refused():
+    with pytest.raises(TypeError, match="list of names"):
+        GroupRounds({"a": (0.1, 1e-6)}, GroupTask(sk.LRSRegressor(), 4))
+
+
 def test_the_cost_against_a_coalition():
     how = {"noise": "distributed", "n_shares": 6, "masked": [*"abcdefg"]}
     task = GroupTask(lrs(), 4, **how)

@@ -101,7 +101,7 @@ MISTAKES = {
     ),
     "a share of zero": (
         lambda: pipeline(*SCALED, shares={"dpstandardscaler": 0.0, "dppca": 1.0}),
-        r"shares must be positive and finite, got",
+        r"shares must be within 1e-9 and 1e9, got",
     ),
     "a share that is no number": (
         lambda: pipeline(*SCALED, shares={"dpstandardscaler": "1", "dppca": 0.5}),

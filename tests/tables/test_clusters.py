@@ -219,8 +219,8 @@ def test_ratings_of_strings_and_repeated_items():
 # -- errors ----------------------------------------------------------------------------
 
 
-def failing(block):
-    raise RuntimeError(f"the row {block[0]} is secret")
+def failing(block, kind=RuntimeError):
+    raise kind(f"the row {block[0]} is secret")
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,10 @@ def failing(block):
         (
             on_cluster(X).map_blocks(failing, dtype=float),
             r"cluster; .* \(RuntimeError\)",
+        ),
+        (
+            on_cluster(X).map_blocks(failing, kind=RuntimeWarning, dtype=float),
+            r"cluster; .* \(RuntimeWarning\)",
         ),
         (on_cluster(np.where(X > 11, np.nan, X)), "contains NaN"),
         (on_cluster(np.where(X > 11, np.inf, X)), "contains infinity"),

@@ -207,7 +207,7 @@ CASES |= {
         "",
         100.0,
         np.vstack([np.eye(4), -np.eye(4)] * 6),
-        0.2,
+        0.168,
         **_ONE,
         center="auto",
     ),
