@@ -243,10 +243,10 @@ def _keeps(element, feature, named: bool, of_users: bool) -> bool:
     own = getattr(element, "user_feature", None)
     if not of_users or own is None or not is_known(element):
         return False
-    if getattr(element, "_puts_users_first", False):
-        frames = output_container(element) != "default"
-        return feature == (own if named and frames else 0)
-    return named and isinstance(element, TableEstimator) and feature == own
+    if not getattr(element, "_puts_users_first", False):
+        return False
+    frames = output_container(element) != "default"
+    return feature == (own if named and frames else 0)
 
 
 # -- the verdicts ------------------------------------------------------------------

@@ -282,7 +282,7 @@ MUTANTS = {
     "squares of users kept beside their pairs": (
         check_sums,
         ANSWERS,
-        ("    np.fill_diagonal(total, 0.0)\n", ""),
+        ("    np.fill_diagonal(total, 0.0)  # squares are left out\n", ""),
     ),
     "head by the exact number of users": (
         check_sums,
@@ -322,8 +322,9 @@ MUTANTS = {
         check_own_bits,
         ANSWERS,
         (
-            "    weights = sums / (block.counts",
-            "    sums -= 1e-9 * sums.mean(axis=0)\n    weights = sums / (block.counts",
+            "    return _bounded(sums / (block.counts",
+            "    sums -= 1e-9 * sums.mean(axis=0)\n"
+            "    return _bounded(sums / (block.counts",
         ),
     ),
     "features fitted on ratings": (
@@ -361,8 +362,8 @@ MUTANTS = {
         check_public,
         MODEL,
         (
-            "return Released(release(self.name, total, overwrite=True), noise_std)",
-            "release(self.name, total)\n        return Released(total, noise_std)",
+            "        total = release(self.name, total, overwrite=True)\n",
+            "        release(self.name, total)\n",
         ),
     ),
     "the exact number of users": (
@@ -386,9 +387,10 @@ MUTANTS = {
         check_public,
         "recommendation._estimators",
         (
-            "    self._personal = self._fitted_users(rows, index)\n        return",
+            "    self._personal = self._fitted_users(rows, index)\n"
+            "        self.privacy_",
             "    self.models_ = self._personal = self._fitted_users(rows, index)\n"
-            "        return",
+            "        self.privacy_",
         ),
     ),
 }

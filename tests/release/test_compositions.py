@@ -104,7 +104,6 @@ def test_the_report_sees_into_it(name, estimator):
     # Positions of ids are other columns behind a choice of columns, and only there.
     ids = ("user_feature", "client_feature")
     takes_ids = any(hasattr(estimator, feature) for feature in ids)
-    takes_ids &= not isinstance(estimator, sk.DPTableVectorizer)
     assert bool(moved) == (name == "ColumnTransformer" and takes_ids)
 
 

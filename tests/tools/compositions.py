@@ -35,7 +35,7 @@ TRANSFORMERS = [
     sk.FederatedDPPCA(1, client_feature=0),
     # Of so few rows it sees nothing: they pass as they are.
     sk.DPStandardScaler(unseen="keep"),
-    sk.DPTableVectorizer(),
+    sk.DPTableVectorizer(categories={0: [0.0, 1.0]}),
     sk.DPItemEmbedding(
         1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
     ),

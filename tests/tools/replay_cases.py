@@ -452,7 +452,7 @@ def fit_table(estimator, form, rows):
     """Fit a copy to a table; return what it shows."""
     model = clone(estimator)
     if form == "object":
-        model.set_params(user_feature=None, categories=None)
+        model.set_params(categories=None)
     model.fit(TABLE_FORMS[form](rows))
     public = [[values[0] for values in FREQUENT.values()]]
     return applied(model, TABLE_FORMS[form](public))
