@@ -427,8 +427,8 @@ def make_private_pipeline(*steps, **parameters):
         Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
     **parameters : object
-        `epsilon`, `delta`, `accountant`, `noise_seed` and `user_feature`, as in
-        :class:`PrivatePipeline`.
+        `epsilon`, `delta`, `shares`, `accountant`, `noise_seed` and `user_feature`, as
+        in :class:`PrivatePipeline`.
 
     Returns
     -------

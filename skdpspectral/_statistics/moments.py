@@ -192,9 +192,8 @@ def clip_of(votes: np.ndarray, noise: float, n_mu: float, p: int) -> float:
             last = place
         elif place > last + 1:
             break
-    last = max(
-        [last, *np.flatnonzero(votes > _CERTAIN * noise)]
-    )  # rows of several kinds
+    # Rows may be of several kinds.
+    last = max([last, *np.flatnonzero(votes > _CERTAIN * noise)])
     shares = np.maximum(votes, 0.0) * (np.arange(len(votes)) <= last)
     kept = shares * np.minimum(KNOTS, _CLIPS[:, None])
     sums, whole = np.maximum(kept.sum(axis=1), 1e-12), shares * KNOTS
